@@ -1,0 +1,35 @@
+# Everything a fresh machine needs: `make train` and `make test`; each sets up first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+NATIVE := $(wildcard src/actzip/kernels/csrc/*)
+
+.PHONY: setup train test lint bench fuzz clean
+
+setup: $(STAMP)
+
+# torch goes first and pinned: as somebody else's dependency it would pull gigabytes of CUDA.
+$(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt torch
+	$(BIN)/pip install --quiet -c constraints.txt scikit-build-core cmake ninja
+	$(BIN)/pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev]'
+	touch $(STAMP)
+
+train: setup
+	$(BIN)/actzip train
+
+test: setup
+	$(BIN)/pytest --cov --cov-report=term
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) build

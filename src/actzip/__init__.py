@@ -1,0 +1,24 @@
+"""actzip: train PyTorch models with the tensors autograd saves held in compressed form."""
+
+from actzip import codecs, memory
+from actzip.api import ActzipWarning, Session, compress
+from actzip.autograd.ledger import Stats
+from actzip.autograd.slots import register as register_slot
+from actzip.memory.measure import measure
+from actzip.methods import Fixed, Lossless, Method
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ActzipWarning",
+    "Fixed",
+    "Lossless",
+    "Method",
+    "Session",
+    "Stats",
+    "codecs",
+    "compress",
+    "measure",
+    "memory",
+    "register_slot",
+]

@@ -1,0 +1,192 @@
+"""compress() and Session: what a user touches."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import nn
+
+from actzip import methods, report
+from actzip.autograd.attachment import Attachment
+from actzip.autograd.ledger import Stats
+from actzip.autograd.paths import Paths
+from actzip.autograd.saved import Stored
+from actzip.autograd.trace import Settings, Trace
+from actzip.autograd.watcher import Watcher
+from actzip.methods.base import Method
+
+_STATE = 1  # version of Session.state_dict()
+
+
+class ActzipWarning(UserWarning):
+    """Something a user of actzip would want to know, once."""
+
+
+def compress(
+    model: nn.Module | None = None,
+    method: str | Method = "lossless",
+    *,
+    optimizer: torch.optim.Optimizer | None = None,
+    min_bytes: int = 4096,
+    seed: int = 0,
+    **options: Any,
+) -> Session:
+    """Keep the tensors that autograd saves in compressed form.
+
+    With a model, every forward call of it in training mode is compressed from now on, until
+    `session.remove()`. Without one, the session is a context manager around any code.
+
+    method     a name with its options as keywords, or a method object such as `Lossless()`
+    optimizer  for methods that read the optimizer's state
+    min_bytes  tensors in smaller storages are left alone
+    seed       of the rounding; PyTorch's random streams are never touched
+    """
+    if model is not None and not isinstance(model, nn.Module):
+        raise TypeError(
+            f"compress needs an nn.Module, got {type(model).__name__}; without a model use "
+            "`with actzip.compress(method=…):` around the code"
+        )
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"optimizer must be a torch.optim.Optimizer, got {optimizer!r}")
+    for name, value in (("min_bytes", min_bytes), ("seed", seed)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"{name} must be a whole number of at least 0, got {value!r}")
+    if model is not None and Attachment.of(model) is not None:
+        raise ValueError(
+            f"this {type(model).__name__} is compressed by another session already; call that "
+            "session's remove() first"
+        )
+    return Session(model, methods.resolve(method, options), optimizer, min_bytes, seed)
+
+
+class Session:
+    """What `compress` returns: the numbers of the last forward pass, and the way out."""
+
+    def __init__(
+        self,
+        model: nn.Module | None,
+        method: Method,
+        optimizer: torch.optim.Optimizer | None,
+        min_bytes: int,
+        seed: int,
+    ):
+        self.method = method
+        self.optimizer = optimizer
+        self.min_bytes = min_bytes
+        self.seed = seed
+        self.step = 0  #: forward passes begun
+        self._model = None if model is None else weakref.ref(model)
+        self._paths = Paths()
+        self._live: weakref.WeakSet[Stored] = weakref.WeakSet()
+        self._last: Trace | None = None
+        self._lock = threading.Lock()
+        self._warned = False
+        self._around: list[Watcher] = []
+        self._attachment = None if model is None else Attachment(model, self._watch)
+
+    # -- numbers ---------------------------------------------------------------------------
+
+    def stats(self) -> Stats:
+        """The last finished forward pass: bytes, ratio, and a row per saved tensor."""
+        if self._last is None:
+            raise RuntimeError(
+                "no forward pass has finished yet; run the model in training mode with gradients "
+                "enabled, then ask again"
+            )
+        return self._last.stats()
+
+    def report(self) -> str:
+        """The same as a table: where the bytes went, by module, the largest first."""
+        return report.table(self.stats(), repr(self.method))
+
+    def explain(self, name: str = "") -> str:
+        """Why the saved tensors of a module or site were or were not compressed, and what to do."""
+        return report.explain(self.stats(), name, self.min_bytes)
+
+    @property
+    def live_bytes(self) -> int:
+        """Payload bytes held at this moment, for all graphs that are alive."""
+        return sum(stored.nbytes for stored in list(self._live))
+
+    # -- state -----------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs to go on bit for bit."""
+        return {
+            "version": _STATE,
+            "method": repr(self.method),
+            "seed": self.seed,
+            "step": self.step,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state.get("version") != _STATE:
+            raise ValueError(
+                f"this state has version {state.get('version')!r}, this actzip reads {_STATE}"
+            )
+        if state["method"] != repr(self.method):
+            raise ValueError(
+                f"the state was saved with {state['method']}, this session runs {self.method!r}; "
+                "a resumed run needs the same method"
+            )
+        self.seed, self.step = int(state["seed"]), int(state["step"])
+
+    # -- coming and going ------------------------------------------------------------------
+
+    def remove(self) -> None:
+        """Detach: the model is as it was. Graphs that are alive can still run backward."""
+        if self._attachment is not None:
+            self._attachment.remove()
+            self._attachment = None
+
+    def __enter__(self) -> Session:
+        if self._model is None:
+            watcher = Watcher(lambda: self._begin(None), self._finished)
+            watcher.__enter__()
+            self._around.append(watcher)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._model is None:
+            watcher = self._around.pop()
+            watcher.__exit__(kind, error, trace)
+            watcher.finish()
+        else:
+            self.remove()
+
+    def __repr__(self) -> str:
+        model = None if self._model is None else self._model()
+        what = "any code" if self._model is None else type(model).__name__
+        if self._model is not None and self._attachment is None:
+            what += " (removed)"
+        ratio = f", {self.stats().ratio:.1f}x" if self._last else ""
+        return f"<actzip.Session of {what}: {self.method!r}, step {self.step}{ratio}>"
+
+    def _watch(self, module: nn.Module) -> Watcher:
+        return Watcher(lambda: self._begin(module), self._finished)
+
+    def _begin(self, root: nn.Module | None) -> Trace:
+        with self._lock:
+            step, self.step = self.step, self.step + 1
+        seed = (self.seed << 32) + step
+        return Trace(Settings(self.method, self.min_bytes, seed, self._paths, self._live), root)
+
+    def _finished(self, trace: Trace) -> None:
+        if self._model is None and trace.empty and self._last is not None:
+            return  # the tail of a `with` after its last backward
+        self._last = trace
+        if not trace.compressed and not self._warned:
+            self._warned = True
+            warnings.warn(
+                report.nothing(trace.stats(), self.min_bytes), ActzipWarning, stacklevel=2
+            )

@@ -1,0 +1,231 @@
+"""The stored tensors of one forward pass: each kept once, for the strongest of its needs."""
+
+from __future__ import annotations
+
+import weakref
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from actzip.autograd.copies import Copies
+from actzip.autograd.identity import Key, key_of, unit_of
+from actzip.autograd.ledger import Row
+from actzip.autograd.saved import CopyReader, Kept, MaskReader, Reader, ShapeReader, Stored
+from actzip.autograd.slots import Node, Rule
+from actzip.autograd.slots.masks import RELU
+from actzip.autograd.slots.noise import noise
+from actzip.codecs import BitMask, Index
+from actzip.codecs.base import Codec, Payload
+from actzip.methods.base import STRENGTH, Method, Role
+
+
+class Registry:
+    """Finds a tensor that is stored already, or stores it; writes down who holds the bytes."""
+
+    def __init__(self, method: Method, seed: int, live: weakref.WeakSet[Stored]):
+        self._copies = Copies()
+        self._method = method
+        self._seed = seed
+        self._drawn = 0
+        self._live = live
+        self._stored: weakref.WeakValueDictionary[Key, Stored] = weakref.WeakValueDictionary()
+        self._values: dict[Key, Row] = {}  # whose values they are
+        self._bits: dict[Key, Row] = {}  # whose mask it is
+        self._left: dict[Key, tuple[Row, weakref.ref[Tensor]]] = {}  # autograd keeps it itself
+        self._kept: dict[int, Row] = {}  # the same by storage
+        self._pins: dict[int, StorageWeakRef] = {}
+
+        self._saved: set[int] = set()  # storages that some row has counted
+
+    def count(self, t: Tensor) -> int:
+        """Bytes of t's storage the first time a tensor in it is saved, then 0."""
+        name = self._pin(t)
+        if name in self._saved:
+            return 0
+        self._saved.add(name)
+        return t.untyped_storage().nbytes()
+
+    def copied(self, number: int, node: Node, args: object) -> None:
+        """A clone or cast node was made: what it copied may be stored, or its twins."""
+        source = self._copies.made(number, node, args)
+        if source is not None:
+            self._pin(source)
+
+    def _pin(self, t: Tensor) -> int:
+        """The storage's name, kept from being used again while this pass lasts."""
+        storage = t.untyped_storage()
+        name = int(storage._cdata)
+        if name not in self._pins:
+            self._pins[name] = StorageWeakRef(storage)
+        return name
+
+    def store(self, row: Row, rule: Rule, node: Node, t: Tensor) -> Reader | None:
+        """Keep t for this row's role; None when autograd keeps the tensor as it is."""
+        if t.dtype is torch.bool:
+            return self._value(row, BitMask(), t)
+        if not t.dtype.is_floating_point:
+            if rule.role is Role.INDEX:
+                return self._value(row, Index(), t)
+            return self.leave(row, t, f"a {t.dtype} tensor outside an index slot stays as it is")
+        if rule.role is Role.GEOMETRY:
+            row.codec = "Shape()"
+            return ShapeReader(t)
+        if rule.role is Role.MASK:
+            return self._mask(row, rule, node, t)
+        if rule.role not in (Role.LINEAR, Role.NONLINEAR):
+            return self.leave(row, t, f"the slot table keeps {rule.role.value} slots as they are")
+        return self._noise(row, node, t) or self._copy(row, t) or self._coded(row, t)
+
+    def leave(self, row: Row, t: Tensor, reason: str) -> Reader | None:
+        """Autograd keeps t itself; whoever stored a copy of it can read it there for nothing."""
+        row.reason = reason
+        unit, _ = unit_of(t)
+        key = key_of(unit)
+        storage = t.untyped_storage()
+        first = self._kept.setdefault(storage._cdata, row)
+        if first is row:
+            row.stored_bytes = storage.nbytes()
+        else:
+            row.shared_with = first.name
+        self._left.setdefault(key, (row, weakref.ref(unit)))
+        stored = self._stored.get(key)
+        if stored is not None:
+            stored.replace(Role.EXACT, Kept.of(unit))
+            stored.bits = None
+            for owner in (self._values.get(key), self._bits.get(key)):
+                _hand_over(owner, row)
+        return None
+
+    def _coded(self, row: Row, t: Tensor) -> Reader | None:
+        codec = self._method.codec(row.site, t)
+        if codec is not None:
+            return self._value(row, codec, t)
+        name = type(self._method).__name__
+        return self.leave(row, t, f"{name} keeps {row.role.value} tensors exactly")
+
+    def _value(self, row: Row, codec: Codec, t: Tensor) -> Reader | None:
+        """Store t's values with this codec, or find them stored."""
+        unit, place = unit_of(t)
+        key = key_of(unit)
+        found = self._find(key, row.role)
+        if found is not None:
+            row.shared_with = found[1].name
+            return Reader(found[0], t, place)
+        try:
+            payload = codec.encode(unit, seed=self._draw())
+        except (TypeError, ValueError, RuntimeError) as error:
+            return self.leave(row, t, f"{codec!r} could not store it: {error}")
+        return Reader(self._put(key, row, payload), t, place)
+
+    def _put(self, key: Key, row: Row, payload: Payload) -> Stored:
+        stored = self._stored.get(key)
+        if stored is None:
+            stored = self._add(key, Stored(row.role, payload))
+        else:
+            _hand_over(self._values.get(key), row)
+            stored.replace(row.role, payload)
+            if payload.codec.keeps_zeros and stored.relu:
+                # ReLU's mask is in the code itself: zero means off
+                stored.bits = None
+                _hand_over(self._bits.get(key), row)
+        self._values[key] = row
+        row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
+        return stored
+
+    def _find(self, key: Key, role: Role) -> tuple[Stored, Row] | None:
+        """The stored tensor of this key if it is good enough for the role, and who holds it."""
+        stored = self._stored.get(key)
+        if key in self._left:
+            row, ref = self._left[key]
+            unit = ref()
+            if stored is None and unit is not None:
+                stored = self._add(key, Stored(Role.EXACT, Kept(unit.detach(), key[1])))
+            return None if stored is None else (stored, row)
+        if stored is None or stored.value is None or STRENGTH[stored.role] < STRENGTH[role]:
+            return None
+        return stored, self._values[key]
+
+    def _mask(self, row: Row, rule: Rule, node: Node, t: Tensor) -> Reader | None:
+        mask = rule.mask
+        if mask is None or (mask.fits is not None and not mask.fits(node, t)):
+            return self.leave(row, t, "one bit per element is not enough for these values")
+        key = key_of(t)
+        levels = mask.levels(node)
+        found = self._find(key, Role.EXACT)
+        if found is not None:
+            row.shared_with = found[1].name
+            return MaskReader(found[0], t, levels)
+        relu = mask is RELU
+        bits = BitMask().encode(t if relu else mask.test(node, t))
+        row.codec, row.stored_bytes = repr(bits.codec), bits.nbytes
+        if key in self._stored:  # values in a code that cannot tell: the bits stand beside it
+            stored = Stored(Role.MASK, None, bits)
+            self._live.add(stored)
+        else:
+            stored = self._add(key, Stored(Role.MASK, None, bits, relu=relu))
+            self._bits[key] = row
+        return MaskReader(stored, t, levels)
+
+    def _noise(self, row: Row, node: Node, t: Tensor) -> Reader | None:
+        """Dropout's factor, 0 or one scale, is a mask in a float's clothes."""
+        if t.requires_grad or t.grad_fn is not None:
+            return None
+        rule = noise(t)
+        if rule is None or rule.mask is None:
+            return None
+        scale = rule.mask.levels(node)[1]
+        unit, place = unit_of(t)
+        found = self._find(key_of(unit), Role.EXACT)
+        if found is not None:
+            row.shared_with = found[1].name
+            return Reader(found[0], t, place)
+        try:
+            payload = BitMask(on=scale).encode(unit)
+        except ValueError:  # a third value further on: no noise after all
+            return None
+        stored = self._put(key_of(unit), row, payload)
+        stored.role = Role.EXACT
+        return Reader(stored, t, place)
+
+    def _copy(self, row: Row, t: Tensor) -> Reader | None:
+        """A cast or reordered copy of a stored tensor, or a second copy of one kind."""
+        unit, place = unit_of(t)
+        origin = self._copies.origin(unit)
+        if origin is None:
+            return None
+        found = self._find(origin.key, row.role)
+        if found is not None:
+            row.shared_with = found[1].name
+            return CopyReader(found[0], origin.place, unit, t, place)
+        twin = self._copies.first(origin, unit)
+        found = None if twin is None else self._find(twin.key, row.role)
+        if found is None:
+            return None
+        row.shared_with = found[1].name
+        return Reader(found[0], t, place)
+
+    def _add(self, key: Key, stored: Stored) -> Stored:
+        self._stored[key] = stored
+        self._live.add(stored)
+        return stored
+
+    def _draw(self) -> int:
+        """A seed of its own for each payload: (session, step, how many before)."""
+        self._drawn += 1
+        return _mix(self._seed + self._drawn * 0x9E3779B97F4A7C15)
+
+
+def _hand_over(owner: Row | None, holder: Row) -> None:
+    """The bytes counted at `owner` are gone; it reads what `holder` holds."""
+    if owner is not None and owner is not holder:
+        owner.stored_bytes, owner.codec, owner.shared_with = 0, "", holder.name
+
+
+def _mix(z: int) -> int:
+    """A 64-bit finalizer (splitmix64): neighbouring inputs give unrelated outputs."""
+    mask = (1 << 64) - 1
+    z &= mask
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
+    return z ^ (z >> 31)

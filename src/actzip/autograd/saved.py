@@ -1,0 +1,177 @@
+"""One saved tensor: how it is kept, and how each reader gets its view of it back.
+
+`Stored` is a tensor kept once; `Reader`s are what autograd holds in its place. When backward is
+through with a node its readers go, and the stored tensor goes with the last of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from actzip.autograd.identity import Place
+from actzip.codecs.base import Payload
+from actzip.methods.base import Role
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A tensor held by reference: it is alive anyway, so sharing it costs nothing."""
+
+    tensor: Tensor
+    version: int
+
+    @staticmethod
+    def of(t: Tensor) -> Kept:
+        # detached: a node's output kept with its grad_fn would be a cycle, and never be freed
+        return Kept(t.detach(), t._version)
+
+    def get(self) -> Tensor:
+        if self.tensor._version != self.version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an "
+                f"inplace operation: a {self.tensor.dtype} tensor of shape "
+                f"{tuple(self.tensor.shape)} is at version {self.tensor._version}, expected "
+                f"version {self.version} instead. Plain PyTorch refuses this graph too; edit a "
+                "clone instead."
+            )
+        return self.tensor
+
+
+class Stored:
+    """A tensor kept once for all its readers: its values, or only the bits of a mask."""
+
+    __slots__ = ("__weakref__", "_decoded", "bits", "relu", "role", "value")
+
+    def __init__(
+        self,
+        role: Role,
+        value: Payload | Kept | None,
+        bits: Payload | None = None,
+        relu: bool = False,
+    ):
+        self.role = role
+        self.value = value
+        self.bits = bits
+        self.relu = relu  #: the bits are ReLU's: on where the value is positive
+        self._decoded: tuple[StorageWeakRef, Place] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are there only because of this object."""
+        value = self.value.nbytes if isinstance(self.value, Payload) else 0
+        return value + (self.bits.nbytes if self.bits is not None else 0)
+
+    def replace(self, role: Role, value: Payload | Kept) -> None:
+        """A stronger need came: keep `value` instead."""
+        self.role, self.value, self._decoded = role, value, None
+
+    def tensor(self) -> Tensor:
+        """The values. Slots of one node that read one tensor (q, k, v) get one decoded copy."""
+        if isinstance(self.value, Kept):
+            return self.value.get()
+        assert self.value is not None, "a mask was asked for values"
+        if self._decoded is not None:
+            ref, place = self._decoded
+            storage = torch.UntypedStorage._new_with_weak_ptr(ref.cdata)
+            if storage is not None:
+                empty = torch.empty(0, dtype=self.value.dtype, device=storage.device)
+                return empty.set_(storage, place.offset, place.size, place.stride)
+        decoded = self.value.codec.decode(self.value)
+        self._decoded = StorageWeakRef(decoded.untyped_storage()), Place.of(decoded)
+        return decoded
+
+
+class Reader:
+    """What autograd holds instead of a saved tensor: a place in a stored one."""
+
+    __slots__ = ("dtype", "place", "stored", "unit")
+
+    def __init__(self, stored: Stored, t: Tensor, place: Place | None):
+        self.stored = stored
+        self.place = place
+        self.unit = Place.of(t, origin=int(t.storage_offset()))
+        self.dtype = t.dtype
+
+    def unpack(self) -> Tensor:
+        with torch.no_grad():
+            return self._checked(self._read())
+
+    def _read(self) -> Tensor:
+        values = self.stored.tensor()
+        return values if self.place is None else self.place.view(values)
+
+    def _checked(self, t: Tensor) -> Tensor:
+        # autograd takes a wrong dtype or stride from unpack without a word
+        if (t.dtype, tuple(t.size()), tuple(t.stride())) != (
+            self.dtype,
+            self.unit.size,
+            self.unit.stride,
+        ):
+            raise RuntimeError(
+                f"actzip gave back {t.dtype} {tuple(t.size())} strides {tuple(t.stride())} for "
+                f"{self.dtype} {self.unit.size} strides {self.unit.stride}; this is a bug in "
+                "actzip, please report it with the model"
+            )
+        return t
+
+
+class CopyReader(Reader):
+    """A saved tensor that is a cast or a reordered copy of a stored one: made again from it."""
+
+    __slots__ = ("layout", "source")
+
+    def __init__(
+        self, stored: Stored, source: Place | None, layout: Tensor, t: Tensor, place: Place | None
+    ):
+        super().__init__(stored, t, place)
+        self.source = source
+        self.layout = (tuple(layout.size()), tuple(layout.stride()), layout.dtype)
+
+    def _read(self) -> Tensor:
+        values = self.stored.tensor()
+        if self.source is not None:
+            values = self.source.view(values)
+        size, stride, dtype = self.layout
+        copy = torch.empty_strided(size, stride, dtype=dtype, device=values.device)
+        # a reshape that copied changes the shape too, and then both are in logical order
+        copy.copy_(values if values.shape == copy.shape else values.reshape(size))
+        return copy if self.place is None else self.place.view(copy)
+
+
+class MaskReader(Reader):
+    """One bit per element decides the op's backward; `levels` stand in for off and on."""
+
+    __slots__ = ("levels",)
+
+    def __init__(self, stored: Stored, t: Tensor, levels: tuple[float, float]):
+        super().__init__(stored, t, None)
+        self.levels = levels
+
+    def _read(self) -> Tensor:
+        bits = self.stored.bits
+        if bits is None:
+            return super()._read()
+        decoded = bits.codec.decode(bits)
+        if decoded.dtype == self.dtype and self.levels == (0.0, 1.0):
+            return decoded
+        off, on = (torch.tensor(v, dtype=self.dtype, device=decoded.device) for v in self.levels)
+        return torch.where(decoded.to(torch.bool), on, off)
+
+
+class ShapeReader(Reader):
+    """Backward asks only for the shape: nothing is stored, and what comes back is unset memory."""
+
+    __slots__ = ("device",)
+
+    def __init__(self, t: Tensor):
+        super().__init__(Stored(Role.GEOMETRY, None), t, None)
+        self.device = t.device
+
+    def _read(self) -> Tensor:
+        return torch.empty_strided(
+            self.unit.size, self.unit.stride, dtype=self.dtype, device=self.device
+        )

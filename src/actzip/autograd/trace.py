@@ -1,0 +1,168 @@
+"""One forward pass: looks at each saved tensor, and writes down what became of it."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from actzip import kernels
+from actzip.autograd import slots
+from actzip.autograd.identity import is_parameter
+from actzip.autograd.ledger import Row, Stats
+from actzip.autograd.paths import Paths
+from actzip.autograd.registry import Registry
+from actzip.autograd.saved import Reader, Stored
+from actzip.methods.base import Method, Role, Site
+
+_PLAIN = (Tensor, nn.Parameter)
+_RAW = "_raw_saved_"
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a session tells each of its forward passes."""
+
+    method: Method
+    min_bytes: int
+    seed: int
+    paths: Paths
+    live: weakref.WeakSet[Stored]
+
+
+class Trace:
+    """Visits every node of one forward pass; holds no tensor once the pass is over."""
+
+    def __init__(self, settings: Settings, root: nn.Module | None):
+        # weak: the session outlives the pass, and the model's hooks hold the session
+        self._root = None if root is None else weakref.ref(root)
+        self._settings = settings
+        self._registry = Registry(settings.method, settings.seed, settings.live)
+        self._running = True
+        self._plans: dict[type, list[tuple[str, str]]] = {}
+        self._occurrences: Counter[tuple[str, str, str]] = Counter()
+        self._rows: list[Row] = []
+        self._small: dict[int, int] = {}
+        self._unknown: Counter[str] = Counter()
+        self._unseen: Counter[str] = Counter()
+
+    @property
+    def root(self) -> nn.Module | None:
+        return None if self._root is None else self._root()
+
+    @cached_property
+    def _weights(self) -> set[int]:
+        """Names of the storages that parameters and buffers live in, frozen ones too."""
+        root = self.root
+        if root is None:
+            return set()
+        held = (*root.parameters(), *root.buffers())
+        return {t.untyped_storage()._cdata for t in held if type(t) in _PLAIN}
+
+    def visit(self, node: Any, number: int, args: object, kwargs: object) -> None:
+        """Look at the saved tensors of a node that an op with these arguments just made."""
+        kind = type(node)
+        plan = self._plans.get(kind)
+        if plan is None:
+            plan = [(slot, _RAW + slot) for slot in slots.slots_of(node)]
+            self._plans[kind] = plan
+        for slot, attribute in plan:
+            raw = getattr(node, attribute)
+            if type(raw) is tuple:
+                for i, item in enumerate(raw):
+                    self._look(node, f"{slot}[{i}]", item)
+            elif raw is not None:
+                self._look(node, slot, raw)
+        if not plan and kind.__name__ in slots.COPIES:
+            self._registry.copied(number, node, (args, kwargs))
+
+    def _look(self, node: Any, slot: str, raw: Any) -> None:
+        """Most tensors are small or weights: leave them early and cheaply."""
+        t = raw.data
+        if t is None:
+            return
+        if type(t) not in _PLAIN:
+            self._skip(raw, t)
+            return
+        try:
+            storage = t.untyped_storage()
+        except RuntimeError:  # sparse, or wrapped by torch.func: there is no storage to ask
+            self._skip(raw, t)
+            return
+        nbytes = storage.nbytes()
+        if nbytes < self._settings.min_bytes:
+            self._small[storage._cdata] = nbytes
+        elif self._running and not is_parameter(t) and storage._cdata not in self._weights:
+            with torch._C.DisableTorchFunction(), torch.no_grad():
+                self._keep(node, slot, raw, t)
+
+    def _skip(self, raw: Any, t: Any) -> None:
+        if raw.unpack_hook is not None:
+            why = "hooks of checkpoint or of another session were there first"
+        elif _is_wrapped(t):
+            why = "tensors inside torch.func are left alone"
+        else:
+            why = f"{type(t).__name__} of layout {t.layout} is left alone"
+        self._unseen[why] += 1
+
+    def _keep(self, node: Any, slot: str, raw: Any, t: Tensor) -> None:
+        if raw.unpack_hook is not None:
+            self._skip(raw, t)
+            return
+        path = self._settings.paths.here(self.root)
+        if path is None:
+            # The model is not running: an interrupt ended its forward without telling anyone.
+            self._running = False
+            return
+        name = type(node).__name__
+        rule = slots.rule(name, slot)
+        if rule is None:
+            self._unknown[name] += 1
+            row = self._row(path, name, slot, Role.EXACT, t)
+            self._registry.leave(row, t, f"no rule for {name}.{slot}: kept exactly")
+            return
+        rule = rule.at(node)
+        row = self._row(path, name, slot, rule.role, t)
+        reader = self._registry.store(row, rule, node, t)
+        if reader is not None:
+            raw.register_hooks(lambda _: reader, _unpack)
+
+    def _row(self, path: str, node: str, slot: str, role: Role, t: Tensor) -> Row:
+        where = (path, node, slot)
+        site = Site(path, node, slot, self._occurrences[where], role)
+        self._occurrences[where] += 1
+        self._rows.append(Row(site, raw_bytes=self._registry.count(t)))
+        return self._rows[-1]
+
+    @property
+    def empty(self) -> bool:
+        """Whether no saved tensor was seen."""
+        return not (self._rows or self._small or self._unseen)
+
+    @property
+    def compressed(self) -> bool:
+        """Whether any saved tensor is in actzip's hands."""
+        return any(not row.reason for row in self._rows)
+
+    def stats(self) -> Stats:
+        """What became of every saved tensor so far."""
+        small = sum(n for name, n in self._small.items() if name not in self._weights)
+        return Stats(
+            raw_bytes=sum(row.raw_bytes for row in self._rows) + small,
+            stored_bytes=sum(row.stored_bytes for row in self._rows) + small,
+            small_bytes=small,
+            sites=self._rows,
+            unknown=self._unknown,
+            unseen=self._unseen,
+            backend=kernels.backend_name(),
+        )
+
+
+def _unpack(reader: Reader) -> Tensor:
+    return reader.unpack()

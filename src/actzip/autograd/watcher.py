@@ -1,0 +1,94 @@
+"""Sees each new autograd node right after the op that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from actzip.autograd.identity import tensors_in
+from actzip.autograd.trace import Trace
+
+#: AccumulateGrad's sequence number: parameters end every walk.
+_LEAF = 2**64 - 1
+
+_BACKWARD = frozenset({Tensor.backward, torch.autograd.backward, torch.autograd.grad})
+
+
+def _sequence_now() -> int:
+    """A sequence number between those of this thread's past and future nodes."""
+    with torch.enable_grad():
+        node: Any = torch.empty(0, requires_grad=True).view(0).grad_fn
+    return int(node._sequence_nr())
+
+
+class Watcher(TorchFunctionMode):
+    """Active during one forward pass, in one thread; hands each new node to the trace once.
+
+    Nodes are told apart by their sequence numbers: those from before the pass began belong to
+    somebody else (another model's graph, a hidden state kept from the last step).
+
+    Without a root module nobody says when a forward pass ends, so a backward pass ends it, and
+    the next op begins a new one: a whole training loop may run inside one `with`.
+    """
+
+    def __init__(self, begin: Callable[[], Trace], finished: Callable[[Trace], None]):
+        super().__init__()
+        self._begin = begin
+        self._finished = finished
+        self._open()
+
+    def _open(self) -> None:
+        self.trace = self._begin()
+        self._first = _sequence_now()
+        self._seen = {_LEAF}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func in _BACKWARD and self.trace.root is None:
+            self._finished(self.trace)
+            self._open()
+        out = func(*args, **kwargs) if kwargs else func(*args)
+        if isinstance(out, Tensor):
+            node = out.grad_fn
+            if node is not None:
+                self._walk(node, args, kwargs)
+        elif isinstance(out, (tuple, list)):
+            for item in out:
+                if isinstance(item, Tensor) and item.grad_fn is not None:
+                    self._walk(item.grad_fn, args, kwargs)
+        return out
+
+    def finish(self, output: object = None) -> None:
+        """The pass is over; a custom Function at its very end is met through the output."""
+        for t in tensors_in(output, depth=4):
+            if t.grad_fn is not None:
+                self._walk(t.grad_fn, (), None)
+        self._finished(self.trace)
+
+    def _walk(self, node: Any, args: tuple[Any, ...], kwargs: Any) -> None:
+        seen, first = self._seen, self._first
+        found = []
+        stack = [node]
+        while stack:
+            node = stack.pop()
+            number = node._sequence_nr()
+            if number in seen or number < first:
+                continue
+            seen.add(number)
+            found.append((number, node))
+            for parent, _ in node.next_functions:
+                if parent is not None:
+                    stack.append(parent)
+        if len(found) > 1:
+            found.sort(key=_number)  # in the order in which the ops ran
+        for number, node in found:
+            self.trace.visit(node, number, args, kwargs)
+
+
+def _number(found: tuple[int, Any]) -> int:
+    return found[0]

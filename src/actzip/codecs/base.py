@@ -1,0 +1,234 @@
+"""The contract every codec keeps.
+
+A codec turns a tensor into a `Payload` and back::
+
+    payload = codec.encode(x, seed=7)
+    y = codec.decode(payload)              # shape, dtype, strides and device of x
+    y = codec.decode(payload, out=buffer)  # the same, into memory that is there already
+
+Promises, checked for every registered codec by `actzip.testing.conformance`:
+
+- The class docstring states what comes back, e.g. ``|x - decode(encode(x))| <= error``.
+- NaN and infinities come back as themselves and cost their neighbours nothing.
+- The same tensor and seed give the same bytes on every backend and for any thread count.
+- `Payload.nbytes` counts every byte that is kept, the header included.
+- A damaged payload gives a `PayloadError` or wrong values, never a crash.
+
+A codec is a frozen dataclass: its public fields are its configuration, and its repr
+evaluates back to it. A new codec is one file: subclass `Codec`, decorate with `register`,
+implement `_encode` and `_decode` on a dense tensor.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+
+from actzip.kernels.errors import DamagedError
+
+#: Version of the payload format; it changes when the meaning of any stored byte changes.
+FORMAT = 1
+
+_SEED_BITS = 0xFFFFFFFFFFFFFFFF
+
+#: Gives a 1-D uint8 tensor of so many bytes on a device, its memory aligned to 16 bytes: how
+#: payloads get into slabs.
+Allocate = Callable[[int, torch.device], Tensor]
+
+
+class PayloadError(ValueError):
+    """A payload that cannot be decoded: wrong codec, wrong version, or damaged bytes."""
+
+
+def fresh(nbytes: int, device: torch.device) -> Tensor:
+    """The default `Allocate`: memory of its own for each payload."""
+    return torch.empty(nbytes, dtype=torch.uint8, device=device)
+
+
+@dataclass(frozen=True, eq=False)
+class Payload:
+    """A stored tensor: the bytes and what is needed to read them again."""
+
+    codec: Codec
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    seed: int
+    data: Tensor  #: 1-D uint8
+    version: int = FORMAT
+
+    #: version, codec number, dtype, number of dimensions, seed; then shape and stride
+    _HEADER: ClassVar[struct.Struct] = struct.Struct("<HHHHQ")
+
+    @property
+    def nbytes(self) -> int:
+        """Every byte kept for this tensor: the data and a header of the usual binary size."""
+        return self.data.numel() + self._HEADER.size + 16 * len(self.shape)
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Codec(ABC):
+    """Base of all codecs; see the module's docstring for the contract."""
+
+    #: True when decode gives back every bit.
+    exact: ClassVar[bool] = False
+    #: True when the codec must see the tensor in logical (row-major) order; otherwise it
+    #: gets the elements in the order of memory and channels_last costs no copy.
+    logical: ClassVar[bool] = False
+
+    @property
+    def keeps_zeros(self) -> bool:
+        """Whether zeros come back as zeros, and nothing else does: then ReLU's mask survives."""
+        return self.exact
+
+    def encode(self, x: Tensor, *, seed: int = 0, allocate: Allocate = fresh) -> Payload:
+        self.check(x)
+        dense = _dense(x.detach(), logical=self.logical)
+        data = self._encode(dense, seed, allocate)
+        stride = tuple(x.stride()) if not _overlaps(x) else _row_major(x.shape)
+        return Payload(self, tuple(x.shape), stride, x.dtype, seed & _SEED_BITS, data)
+
+    def decode(self, payload: Payload, out: Tensor | None = None) -> Tensor:
+        self._check_payload(payload)
+        if out is None:
+            out = _like(payload)
+        else:
+            self._check_out(payload, out)
+        if tuple(out.stride()) != payload.stride:
+            # elements are stored in the order of the original's memory, not of this one's
+            return out.copy_(self.decode(payload))
+        target = _unexpand(out)
+        dense = _dense_view(target, logical=self.logical)
+        try:
+            if dense is not None:
+                self._decode(payload, dense)
+            else:
+                dense = torch.empty(target.shape, dtype=out.dtype, device=out.device)
+                self._decode(payload, dense)
+                target.copy_(dense)
+        except DamagedError as error:
+            raise PayloadError(f"{self!r}: {error}") from error
+        return out
+
+    def max_error(self, x: Tensor) -> Tensor | None:
+        """A bound on |x - decode(encode(x))|, elementwise, where x is finite; None: no promise."""
+        return torch.zeros_like(x) if self.exact else None
+
+    def variance(self, x: Tensor) -> float | None:
+        """Predicted mean of (x - decode(encode(x)))² over the elements; None: no prediction."""
+        return 0.0 if self.exact else None
+
+    def check(self, x: Tensor) -> None:
+        """Raise a TypeError or ValueError that says what to use instead, if x does not fit."""
+        if not x.dtype.is_floating_point:
+            raise TypeError(
+                f"{type(self).__name__} needs a floating tensor, got {x.dtype} of shape "
+                f"{tuple(x.shape)}; integers are stored exactly with Index(), booleans with "
+                "BitMask()"
+            )
+
+    @abstractmethod
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
+        """Encode a contiguous tensor into a 1-D uint8 tensor got from `allocate`."""
+
+    @abstractmethod
+    def _decode(self, payload: Payload, out: Tensor) -> None:
+        """Decode into `out`, contiguous, of the shape that `_encode` was given."""
+
+    def _check_payload(self, payload: Payload) -> None:
+        if payload.version != FORMAT:
+            raise PayloadError(
+                f"payload has format {payload.version}, this actzip reads format {FORMAT}; "
+                "decode it with the version that made it"
+            )
+        if payload.codec != self:
+            raise PayloadError(f"payload was made by {payload.codec!r}, not by {self!r}")
+
+    @staticmethod
+    def _check_out(payload: Payload, out: Tensor) -> None:
+        want = (payload.shape, payload.dtype, payload.data.device)
+        got = (tuple(out.shape), out.dtype, out.device)
+        if want != got:
+            raise ValueError(
+                f"out must be {want[0]} {want[1]} on {want[2]}, got {got[0]} {got[1]} on {got[2]}"
+            )
+
+
+def _like(payload: Payload) -> Tensor:
+    return torch.empty_strided(
+        payload.shape, payload.stride, dtype=payload.dtype, device=payload.data.device
+    )
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    sizes = [max(1, size) for size in shape]
+    return tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
+
+
+def _overlaps(x: Tensor) -> bool:
+    """True when elements share memory other than by expansion (unfold, as_strided).
+
+    Such elements are encoded one by one and cannot be written back into shared memory.
+    """
+    reach = 0
+    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
+        if size > 1 and stride > 0:
+            if stride <= reach:
+                return True
+            reach += stride * (size - 1)
+    return False
+
+
+def _unexpand(x: Tensor) -> Tensor:
+    """x with its expanded (stride 0) dimensions cut to one element: each value once."""
+    for dim, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            x = x.narrow(dim, 0, 1)
+    return x
+
+
+def _dense_view(x: Tensor, *, logical: bool) -> Tensor | None:
+    """A contiguous view of x's elements, or None when x is not dense in memory.
+
+    In logical order the shape is kept; otherwise dimensions go from the largest stride to
+    the smallest, so that every permutation of a contiguous tensor is a view.
+    """
+    if x.is_contiguous():
+        return x
+    if logical:
+        return None
+    order = sorted(range(x.dim()), key=lambda d: (x.stride(d), x.size(d)), reverse=True)
+    permuted = x.permute(order)
+    return permuted if permuted.is_contiguous() else None
+
+
+def _dense(x: Tensor, *, logical: bool) -> Tensor:
+    x = _unexpand(x.resolve_conj().resolve_neg())
+    view = _dense_view(x, logical=logical)
+    return x.contiguous() if view is None else view
+
+
+_C = TypeVar("_C", bound=type[Codec])
+_REGISTERED: dict[str, type[Codec]] = {}
+
+
+def register(codec: _C) -> _C:
+    """Enrol a codec class: it gets a number in the format and goes through the conformance kit."""
+    _REGISTERED[codec.__name__] = codec
+    return codec
+
+
+def registered() -> dict[str, type[Codec]]:
+    """All codec classes by name, in the order in which they were registered."""
+    return dict(_REGISTERED)

@@ -1,0 +1,6 @@
+"""What a person reads: tables and explanations."""
+
+from actzip.report.explain import explain, nothing
+from actzip.report.table import size, table
+
+__all__ = ["explain", "nothing", "size", "table"]

@@ -1,0 +1,54 @@
+"""Why is this tensor as large as it is, and what could one do about it?"""
+
+from __future__ import annotations
+
+from actzip.autograd.ledger import Row, Stats
+from actzip.methods.base import Role
+from actzip.report.table import size
+
+
+def explain(stats: Stats, name: str, min_bytes: int) -> str:
+    """A paragraph per saved tensor whose module path or site name contains `name`."""
+    rows = [row for row in stats.sites if name in row.name]
+    if not rows:
+        modules = sorted({row.module or "(model)" for row in stats.sites})
+        return (
+            f"No saved tensor of at least {min_bytes} bytes has {name!r} in its name. "
+            f"Modules that have one: {', '.join(modules) or 'none'}."
+        )
+    return "\n".join(_one(row) for row in rows)
+
+
+def nothing(stats: Stats, min_bytes: int) -> str:
+    """The warning of a forward pass in which nothing was compressed."""
+    if not stats.raw_bytes and not stats.unseen:
+        return (
+            "actzip saw no saved tensor in this forward pass: its ops ran in another thread, under "
+            "no_grad, or inside a compiled or scripted function"
+        )
+    if not stats.sites and not stats.unseen:
+        return (
+            f"actzip compressed nothing in this forward pass: all saved tensors are smaller than "
+            f"min_bytes={min_bytes}"
+        )
+    reasons = {row.reason for row in stats.sites} | set(stats.unseen)
+    return "actzip compressed nothing in this forward pass: " + "; ".join(sorted(reasons))
+
+
+def _one(row: Row) -> str:
+    if row.codec:
+        return f"{row.name}: stored with {row.codec} as {row.role.value}, {size(row.stored_bytes)}."
+    if row.shared_with:
+        return f"{row.name}: costs nothing, it is read from {row.shared_with}."
+    return f"{row.name}: left alone, {size(row.stored_bytes)}: {row.reason}. {_advice(row)}"
+
+
+def _advice(row: Row) -> str:
+    if row.reason.startswith("no rule"):
+        return (
+            f"If you know what backward reads of it, add actzip.register_slot({row.node!r}, "
+            f"{row.slot!r}, role)."
+        )
+    if row.role in (Role.LINEAR, Role.NONLINEAR):
+        return "A lossy method would compress it."
+    return "Nothing is to be gained here without changing the gradient."
