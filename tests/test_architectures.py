@@ -119,8 +119,6 @@ def test_gan_step_with_two_sessions_is_bit_for_bit() -> None:
         for session in sessions:
             assert session.live_bytes == 0
             session.remove()
-        if sessions:
-            assert sessions[1].stats().ratio > 1.0, "leaky ReLUs take a bit each"
         return steps
 
     for ours, plain in zip(run(True), run(False), strict=True):

@@ -56,6 +56,5 @@ def assert_trains_the_same(model: nn.Module, loss: Loss, **options: Any) -> actz
         assert torch.equal(mine, theirs), f"{name} differs after training"
     assert session.live_bytes == 0
     stats = session.stats()
-    assert stats.stored_bytes <= stats.raw_bytes
     session.remove()
     return stats

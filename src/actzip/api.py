@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from actzip import methods, report
-from actzip.autograd.attachment import Attachment
+from actzip.autograd.attachment import Attachment, drop, push
 from actzip.autograd.ledger import Stats
 from actzip.autograd.paths import Paths
-from actzip.autograd.saved import Stored
+from actzip.autograd.saved import Pool
 from actzip.autograd.trace import Settings, Trace
 from actzip.autograd.watcher import Watcher
 from actzip.methods.base import Method
@@ -82,7 +82,7 @@ class Session:
         self.step = 0  #: forward passes begun
         self._model = None if model is None else weakref.ref(model)
         self._paths = Paths()
-        self._live: weakref.WeakSet[Stored] = weakref.WeakSet()
+        self._pool = Pool()
         self._last: Trace | None = None
         self._lock = threading.Lock()
         self._warned = False
@@ -111,7 +111,7 @@ class Session:
     @property
     def live_bytes(self) -> int:
         """Payload bytes held at this moment, for all graphs that are alive."""
-        return sum(stored.nbytes for stored in list(self._live))
+        return self._pool.nbytes
 
     # -- state -----------------------------------------------------------------------------
 
@@ -143,11 +143,12 @@ class Session:
         if self._attachment is not None:
             self._attachment.remove()
             self._attachment = None
+        self._pool.buffers.clear()
 
     def __enter__(self) -> Session:
         if self._model is None:
             watcher = Watcher(lambda: self._begin(None), self._finished)
-            watcher.__enter__()
+            push(watcher)
             self._around.append(watcher)
         return self
 
@@ -159,8 +160,9 @@ class Session:
     ) -> None:
         if self._model is None:
             watcher = self._around.pop()
-            watcher.__exit__(kind, error, trace)
+            drop(watcher)
             watcher.finish()
+            self._pool.buffers.clear()
         else:
             self.remove()
 
@@ -179,7 +181,7 @@ class Session:
         with self._lock:
             step, self.step = self.step, self.step + 1
         seed = (self.seed << 32) + step
-        return Trace(Settings(self.method, self.min_bytes, seed, self._paths, self._live), root)
+        return Trace(Settings(self.method, self.min_bytes, seed, self._paths, self._pool), root)
 
     def _finished(self, trace: Trace) -> None:
         if self._model is None and trace.empty and self._last is not None:

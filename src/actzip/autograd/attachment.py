@@ -48,14 +48,14 @@ class _Call:
         self.watcher = watcher
         self._handles: list[RemovableHandle] = []
         if watcher is not None and not is_compiled(module):
-            _push_mode(watcher)
+            push(watcher)
             self._handles = step_aside(
-                module, leave=lambda: _drop(watcher), enter=lambda: _push_mode(watcher)
+                module, leave=lambda: drop(watcher), enter=lambda: push(watcher)
             )
 
     def end(self) -> None:
         if self.watcher is not None:
-            _drop(self.watcher)
+            drop(self.watcher)
         for handle in self._handles:
             handle.remove()
 
@@ -113,7 +113,12 @@ class Attachment:
             self._calls.pop().end()
 
 
-def _drop(watcher: Watcher) -> None:
+def push(watcher: Watcher) -> None:
+    """Put a watcher on this thread's mode stack."""
+    _push_mode(watcher)
+
+
+def drop(watcher: Watcher) -> None:
     """Take a watcher off this thread's mode stack, wherever it is on it."""
     above = []
     while (mode := _get_current_function_mode()) is not None:

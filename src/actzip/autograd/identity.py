@@ -95,6 +95,21 @@ def is_parameter(t: Tensor) -> bool:
     return node is not None and isinstance(getattr(node, "variable", None), nn.Parameter)
 
 
+def is_cast(t: Tensor, args: list[Tensor], weights: set[int]) -> bool:
+    """Whether t is autocast's copy of a frozen weight or buffer among a call's arguments.
+
+    No graph leads from such a copy to its source, so shape and dtype must tell: at worst a
+    constant of a weight's shape stays as it is.
+    """
+    base = t if t._base is None else t._base
+    return any(
+        a.dtype != t.dtype
+        and a.shape == base.shape
+        and (is_parameter(a) or a.untyped_storage()._cdata in weights)
+        for a in args
+    )
+
+
 def source_of(copy: Node, args: list[Tensor]) -> Tensor | None:
     """The tensor among a call's arguments that this clone or cast node copied."""
     parent, output = copy.next_functions[0]

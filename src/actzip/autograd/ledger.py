@@ -50,6 +50,8 @@ class Stats:
     sites: list[Row] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)  #: nodes no rule knows: how often
     unseen: Counter[str] = field(default_factory=Counter)  #: what actzip could not look into
+    slab_bytes: int = 0  #: slabs that payloads live in, at the moment of asking
+    buffer_bytes: int = 0  #: buffers that decoded tensors go into, at the moment of asking
     backend: str = ""
 
     @property

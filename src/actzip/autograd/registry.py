@@ -11,7 +11,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from actzip.autograd.copies import Copies
 from actzip.autograd.identity import Key, key_of, unit_of
 from actzip.autograd.ledger import Row
-from actzip.autograd.saved import CopyReader, Kept, MaskReader, Reader, ShapeReader, Stored
+from actzip.autograd.saved import CopyReader, Kept, MaskReader, Pool, Reader, ShapeReader, Stored
 from actzip.autograd.slots import Node, Rule
 from actzip.autograd.slots.masks import RELU
 from actzip.autograd.slots.noise import noise
@@ -23,12 +23,12 @@ from actzip.methods.base import STRENGTH, Method, Role
 class Registry:
     """Finds a tensor that is stored already, or stores it; writes down who holds the bytes."""
 
-    def __init__(self, method: Method, seed: int, live: weakref.WeakSet[Stored]):
+    def __init__(self, method: Method, seed: int, pool: Pool):
         self._copies = Copies()
         self._method = method
         self._seed = seed
         self._drawn = 0
-        self._live = live
+        self._pool = pool
         self._stored: weakref.WeakValueDictionary[Key, Stored] = weakref.WeakValueDictionary()
         self._values: dict[Key, Row] = {}  # whose values they are
         self._bits: dict[Key, Row] = {}  # whose mask it is
@@ -70,7 +70,7 @@ class Registry:
             return self.leave(row, t, f"a {t.dtype} tensor outside an index slot stays as it is")
         if rule.role is Role.GEOMETRY:
             row.codec = "Shape()"
-            return ShapeReader(t)
+            return ShapeReader(Stored(self._pool.buffers, Role.GEOMETRY), t)
         if rule.role is Role.MASK:
             return self._mask(row, rule, node, t)
         if rule.role not in (Role.LINEAR, Role.NONLINEAR):
@@ -113,7 +113,7 @@ class Registry:
             row.shared_with = found[1].name
             return Reader(found[0], t, place)
         try:
-            payload = codec.encode(unit, seed=self._draw())
+            payload = codec.encode(unit, seed=self._draw(), allocate=self._pool.slabs.allocate)
         except (TypeError, ValueError, RuntimeError) as error:
             return self.leave(row, t, f"{codec!r} could not store it: {error}")
         return Reader(self._put(key, row, payload), t, place)
@@ -121,7 +121,7 @@ class Registry:
     def _put(self, key: Key, row: Row, payload: Payload) -> Stored:
         stored = self._stored.get(key)
         if stored is None:
-            stored = self._add(key, Stored(row.role, payload))
+            stored = self._add(key, self._new(row.role, payload))
         else:
             _hand_over(self._values.get(key), row)
             stored.replace(row.role, payload)
@@ -140,7 +140,7 @@ class Registry:
             row, ref = self._left[key]
             unit = ref()
             if stored is None and unit is not None:
-                stored = self._add(key, Stored(Role.EXACT, Kept(unit.detach(), key[1])))
+                stored = self._add(key, self._new(Role.EXACT, Kept(unit.detach(), key[1])))
             return None if stored is None else (stored, row)
         if stored is None or stored.value is None or STRENGTH[stored.role] < STRENGTH[role]:
             return None
@@ -157,13 +157,13 @@ class Registry:
             row.shared_with = found[1].name
             return MaskReader(found[0], t, levels)
         relu = mask is RELU
-        bits = BitMask().encode(t if relu else mask.test(node, t))
+        source = t if relu else mask.test(node, t)
+        bits = BitMask().encode(source, allocate=self._pool.slabs.allocate)
         row.codec, row.stored_bytes = repr(bits.codec), bits.nbytes
         if key in self._stored:  # values in a code that cannot tell: the bits stand beside it
-            stored = Stored(Role.MASK, None, bits)
-            self._live.add(stored)
+            stored = self._new(Role.MASK, None, bits)
         else:
-            stored = self._add(key, Stored(Role.MASK, None, bits, relu=relu))
+            stored = self._add(key, self._new(Role.MASK, None, bits, relu))
             self._bits[key] = row
         return MaskReader(stored, t, levels)
 
@@ -181,7 +181,7 @@ class Registry:
             row.shared_with = found[1].name
             return Reader(found[0], t, place)
         try:
-            payload = BitMask(on=scale).encode(unit)
+            payload = BitMask(on=scale).encode(unit, allocate=self._pool.slabs.allocate)
         except ValueError:  # a third value further on: no noise after all
             return None
         stored = self._put(key_of(unit), row, payload)
@@ -205,9 +205,19 @@ class Registry:
         row.shared_with = found[1].name
         return Reader(found[0], t, place)
 
+    def _new(
+        self,
+        role: Role,
+        value: Payload | Kept | None,
+        bits: Payload | None = None,
+        relu: bool = False,
+    ) -> Stored:
+        stored = Stored(self._pool.buffers, role, value, bits, relu)
+        self._pool.live.add(stored)
+        return stored
+
     def _add(self, key: Key, stored: Stored) -> Stored:
         self._stored[key] = stored
-        self._live.add(stored)
         return stored
 
     def _draw(self) -> int:

@@ -6,6 +6,7 @@ through with a node its readers go, and the stored tensor goes with the last of 
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from actzip.autograd.identity import Place
 from actzip.codecs.base import Payload
+from actzip.memory.buffers import Buffers, Slabs
 from actzip.methods.base import Role
 
 
@@ -44,20 +46,26 @@ class Kept:
 class Stored:
     """A tensor kept once for all its readers: its values, or only the bits of a mask."""
 
-    __slots__ = ("__weakref__", "_decoded", "bits", "relu", "role", "value")
+    __slots__ = ("__weakref__", "_decoded", "bits", "buffers", "relu", "role", "value")
 
     def __init__(
         self,
+        buffers: Buffers,
         role: Role,
-        value: Payload | Kept | None,
+        value: Payload | Kept | None = None,
         bits: Payload | None = None,
         relu: bool = False,
     ):
+        self.buffers = buffers
         self.role = role
         self.value = value
         self.bits = bits
         self.relu = relu  #: the bits are ReLU's: on where the value is positive
         self._decoded: tuple[StorageWeakRef, Place] | None = None
+        buffers.join()
+
+    def __del__(self) -> None:
+        self.buffers.leave()
 
     @property
     def nbytes(self) -> int:
@@ -80,9 +88,28 @@ class Stored:
             if storage is not None:
                 empty = torch.empty(0, dtype=self.value.dtype, device=storage.device)
                 return empty.set_(storage, place.offset, place.size, place.stride)
-        decoded = self.value.codec.decode(self.value)
+        decoded = self.decode(self.value)
         self._decoded = StorageWeakRef(decoded.untyped_storage()), Place.of(decoded)
         return decoded
+
+    def decode(self, payload: Payload) -> Tensor:
+        device = payload.data.device
+        out = self.buffers.empty(payload.shape, payload.stride, payload.dtype, device)
+        return payload.codec.decode(payload, out=out)
+
+
+class Pool:
+    """The memory of one session, and what is stored in it at this moment."""
+
+    def __init__(self) -> None:
+        self.slabs = Slabs()
+        self.buffers = Buffers()
+        self.live: weakref.WeakSet[Stored] = weakref.WeakSet()
+
+    @property
+    def nbytes(self) -> int:
+        """Payload bytes held now, for all graphs that are alive."""
+        return sum(stored.nbytes for stored in list(self.live))
 
 
 class Reader:
@@ -155,11 +182,23 @@ class MaskReader(Reader):
         bits = self.stored.bits
         if bits is None:
             return super()._read()
-        decoded = bits.codec.decode(bits)
+        decoded = self.stored.decode(bits)
         if decoded.dtype == self.dtype and self.levels == (0.0, 1.0):
             return decoded
         off, on = (torch.tensor(v, dtype=self.dtype, device=decoded.device) for v in self.levels)
-        return torch.where(decoded.to(torch.bool), on, off)
+        values = torch.where(decoded.to(torch.bool), on, off)
+        return values if values.stride() == self.unit.stride else _laid_out(values, self.unit)
+
+
+def _laid_out(values: Tensor, place: Place) -> Tensor:
+    """The values in memory of the given strides; expanded dimensions are written once."""
+    out = torch.empty_strided(place.size, place.stride, dtype=values.dtype, device=values.device)
+    target = out
+    for dim, (size, stride) in enumerate(zip(place.size, place.stride, strict=True)):
+        if stride == 0 and size > 1:
+            target, values = target.narrow(dim, 0, 1), values.narrow(dim, 0, 1)
+    target.copy_(values)
+    return out
 
 
 class ShapeReader(Reader):
@@ -167,11 +206,10 @@ class ShapeReader(Reader):
 
     __slots__ = ("device",)
 
-    def __init__(self, t: Tensor):
-        super().__init__(Stored(Role.GEOMETRY, None), t, None)
+    def __init__(self, stored: Stored, t: Tensor):
+        super().__init__(stored, t, None)
         self.device = t.device
 
     def _read(self) -> Tensor:
-        return torch.empty_strided(
-            self.unit.size, self.unit.stride, dtype=self.dtype, device=self.device
-        )
+        unit = self.unit
+        return self.stored.buffers.empty(unit.size, unit.stride, self.dtype, self.device)

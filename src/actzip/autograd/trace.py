@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from actzip import kernels
 from actzip.autograd import slots
-from actzip.autograd.identity import is_parameter
+from actzip.autograd.identity import is_cast, is_parameter, tensors_in
 from actzip.autograd.ledger import Row, Stats
 from actzip.autograd.paths import Paths
 from actzip.autograd.registry import Registry
-from actzip.autograd.saved import Reader, Stored
+from actzip.autograd.saved import Pool, Reader
 from actzip.methods.base import Method, Role, Site
 
 _PLAIN = (Tensor, nn.Parameter)
@@ -33,7 +33,7 @@ class Settings:
     min_bytes: int
     seed: int
     paths: Paths
-    live: weakref.WeakSet[Stored]
+    pool: Pool
 
 
 class Trace:
@@ -43,8 +43,9 @@ class Trace:
         # weak: the session outlives the pass, and the model's hooks hold the session
         self._root = None if root is None else weakref.ref(root)
         self._settings = settings
-        self._registry = Registry(settings.method, settings.seed, settings.live)
+        self._registry = Registry(settings.method, settings.seed, settings.pool)
         self._running = True
+        self._args: object = ()  # of the call that made the node being visited
         self._plans: dict[type, list[tuple[str, str]]] = {}
         self._occurrences: Counter[tuple[str, str, str]] = Counter()
         self._rows: list[Row] = []
@@ -68,6 +69,7 @@ class Trace:
     def visit(self, node: Any, number: int, args: object, kwargs: object) -> None:
         """Look at the saved tensors of a node that an op with these arguments just made."""
         kind = type(node)
+        self._args = args, kwargs
         plan = self._plans.get(kind)
         if plan is None:
             plan = [(slot, _RAW + slot) for slot in slots.slots_of(node)]
@@ -80,7 +82,8 @@ class Trace:
             elif raw is not None:
                 self._look(node, slot, raw)
         if not plan and kind.__name__ in slots.COPIES:
-            self._registry.copied(number, node, (args, kwargs))
+            self._registry.copied(number, node, self._args)
+        self._args = ()
 
     def _look(self, node: Any, slot: str, raw: Any) -> None:
         """Most tensors are small or weights: leave them early and cheaply."""
@@ -120,6 +123,8 @@ class Trace:
             # The model is not running: an interrupt ended its forward without telling anyone.
             self._running = False
             return
+        if t.grad_fn is None and is_cast(t, tensors_in(self._args), self._weights):
+            return
         name = type(node).__name__
         rule = slots.rule(name, slot)
         if rule is None:
@@ -150,6 +155,10 @@ class Trace:
         """Whether any saved tensor is in actzip's hands."""
         return any(not row.reason for row in self._rows)
 
+    def close(self) -> None:
+        """The pass is over: no memory is held for payloads still to come."""
+        self._settings.pool.slabs.close()
+
     def stats(self) -> Stats:
         """What became of every saved tensor so far."""
         small = sum(n for name, n in self._small.items() if name not in self._weights)
@@ -160,6 +169,8 @@ class Trace:
             sites=self._rows,
             unknown=self._unknown,
             unseen=self._unseen,
+            slab_bytes=self._settings.pool.slabs.nbytes,
+            buffer_bytes=self._settings.pool.buffers.nbytes,
             backend=kernels.backend_name(),
         )
 

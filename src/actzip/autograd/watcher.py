@@ -46,11 +46,15 @@ class Watcher(TorchFunctionMode):
         self._first = _sequence_now()
         self._seen = {_LEAF}
 
+    def _close(self) -> None:
+        self.trace.close()
+        self._finished(self.trace)
+
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func in _BACKWARD and self.trace.root is None:
-            self._finished(self.trace)
+            self._close()
             self._open()
         out = func(*args, **kwargs) if kwargs else func(*args)
         if isinstance(out, Tensor):
@@ -68,7 +72,7 @@ class Watcher(TorchFunctionMode):
         for t in tensors_in(output, depth=4):
             if t.grad_fn is not None:
                 self._walk(t.grad_fn, (), None)
-        self._finished(self.trace)
+        self._close()
 
     def _walk(self, node: Any, args: tuple[Any, ...], kwargs: Any) -> None:
         seen, first = self._seen, self._first

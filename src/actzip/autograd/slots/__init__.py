@@ -1,0 +1,31 @@
+"""The table (autograd node, slot) -> Rule: what each saved tensor is for. A table, nothing else.
+
+Adding an op is one row in one of the files of rows and one case in tests/autograd/slot_cases_*.py.
+What the table does not know is never guessed at: it is kept exactly, counted, and named in
+`stats()`. Two principles decide the roles beyond what the op's formula says:
+
+- A slot that backward divides by, takes the logarithm of or compares with another tensor is
+  `exact`: a code that moves a value across the pole or the tie would change the gradient without
+  bound, however fine the code is.
+- A slot that is normally a parameter is `weight`; matmul operands are `linear`, and whether one of
+  them leads to a parameter is found out by following the graph.
+"""
+
+from actzip.autograd.slots.lookup import known, register, rows, rule, slots_of
+from actzip.autograd.slots.noise import noise
+from actzip.autograd.slots.rule import Mask, Node, Rule
+from actzip.autograd.slots.views import COPIES, VIEWS
+
+__all__ = [
+    "COPIES",
+    "VIEWS",
+    "Mask",
+    "Node",
+    "Rule",
+    "known",
+    "noise",
+    "register",
+    "rows",
+    "rule",
+    "slots_of",
+]

@@ -1,0 +1,86 @@
+"""Questions to the table: what is this slot for, and which slots does a live node have?"""
+
+from __future__ import annotations
+
+from actzip.autograd.slots import attention, indexing, layers, losses, pointwise, reductions
+from actzip.autograd.slots.rule import Node, Row, Rule
+from actzip.methods.base import Role
+
+_TABLE: dict[str, Row] = {
+    **layers.ROWS,
+    **attention.ROWS,
+    **pointwise.ROWS,
+    **reductions.ROWS,
+    **indexing.ROWS,
+    **losses.ROWS,
+}
+_ADDED: dict[str, Row] = {}  # by `register`; read first
+_SLOTS: dict[type, tuple[str, ...]] = {}
+
+_PREFIX, _SAVED = "_raw_saved_", "saved_"
+
+
+def rule(node_name: str, slot: str) -> Rule | None:
+    """What the table says about a slot; None when it says nothing, and nothing is guessed.
+
+    An element of a list slot may be asked for as `indices[2]`: its own row, or the list's.
+    """
+    slot = slot.removeprefix(_SAVED)
+    for rows in (_ADDED, _TABLE):
+        found = rows.get(node_name, {}).get(slot)
+        if found is not None:
+            return found
+    if slot.endswith("]"):
+        return rule(node_name, slot[: slot.rindex("[")])
+    return None
+
+
+def known(node_name: str) -> bool:
+    """Whether the table has a row for the node. One that saves no tensor needs none."""
+    return node_name in _TABLE or node_name in _ADDED
+
+
+def rows() -> dict[str, Row]:
+    """The whole table with what was registered: {node: {slot: Rule}}."""
+    merged = {node: dict(row) for node, row in _TABLE.items()}
+    for node, row in _ADDED.items():
+        merged.setdefault(node, {}).update(row)
+    return merged
+
+
+def register(node: str, slot: str, role: Role | str) -> None:
+    """Add or replace a slot's role for the rest of this process.
+
+    A mask registered here is one of a boolean slot: stand-ins for a floating one cannot be given.
+    The tensors of a custom `autograd.Function` are the slots `saved_tensors[0]`, `[1]`, …, or
+    `saved_tensors` for all of them at once (`tensors` is the same: `saved_` may be left out).
+    """
+    if not node or not slot:
+        raise ValueError(
+            f"register_slot got node {node!r} and slot {slot!r}; both must be names, as in "
+            "register_slot('ReluBackward0', 'result', 'mask')"
+        )
+    try:
+        wanted = Role(role)
+    except ValueError:
+        allowed = ", ".join(repr(r.value) for r in Role)
+        raise ValueError(
+            f"register_slot({node!r}, {slot!r}, …) got role {role!r}; allowed are {allowed}"
+        ) from None
+    _ADDED.setdefault(node, {})[slot.removeprefix(_SAVED)] = Rule(wanted)
+
+
+def slots_of(node: Node) -> tuple[str, ...]:
+    """The names of the tensor slots that a live node has, saved or not; one dict lookup.
+
+    `getattr(node, "_raw_saved_" + name)` is a SavedTensor, or for a list slot a tuple of them:
+    `indices` of the indexing nodes, `weight` of the cuDNN RNN, and `tensors` of a custom
+    `autograd.Function`. The elements of a list are named `indices[0]`, `indices[1]`, … in `rule`;
+    one that was None is an element whose data is None.
+    """
+    kind = type(node)
+    found = _SLOTS.get(kind)
+    if found is None:
+        found = tuple(n[len(_PREFIX) :] for n in dir(kind) if n.startswith(_PREFIX))
+        _SLOTS[kind] = found
+    return found

@@ -1,0 +1,1 @@
+"""Memory: measuring it (measure.py) and using it again (buffers.py)."""

@@ -1,0 +1,299 @@
+"""How much memory a piece of code needs: live tensor bytes and resident bytes.
+
+The two answer different questions. *Live* bytes are what tensors hold: exact, the same in
+every run. *Resident* bytes are what the process takes from the machine: allocator, oneDNN
+scratch and fragmentation included; they differ a little from run to run.
+
+    with actzip.measure() as m:
+        loss = model(x).sum()
+        loss.backward()
+    print(m)
+
+Live bytes come from the profiler's ``[memory]`` events. It does not report the release of
+memory that was taken before any measurement began: code that frees such tensors (gradients of
+an earlier step, say) shows a higher level than it has. Free them before, or measure from the
+first step on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import multiprocessing
+import os
+import pickle
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+_PROC = Path("/proc/self")
+
+
+@dataclass
+class Measurement:
+    """What `measure` found; all bytes are relative to the level at the start.
+
+    Filled when the ``with`` block ends, also when it ends with an exception.
+    """
+
+    live_peak: int = 0  #: most bytes that tensors held at one time
+    live_end: int = 0  #: bytes that tensors still held at the end; negative when more was freed
+    resident_peak: int | None = None  #: growth of the process; None where /proc does not tell
+    seconds: float = 0.0  #: wall time, the profiler's own work included
+    #: (seconds since the start, live bytes) after each allocation and release
+    timeline: list[tuple[float, int]] = field(default_factory=list, repr=False)
+
+    def __str__(self) -> str:
+        resident = "not known here" if self.resident_peak is None else size(self.resident_peak)
+        return (
+            f"live peak {size(self.live_peak)}, at the end {size(self.live_end)}; "
+            f"resident peak {resident}; {self.seconds:.3f} s"
+        )
+
+
+def size(nbytes: float) -> str:
+    """Bytes for people: 1536 gives "1.50 KiB"."""
+    for unit in ("B", "KiB", "MiB"):
+        if abs(nbytes) < 1024:
+            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.2f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.2f} GiB"
+
+
+def live_peak(function: Callable[[], object]) -> int:
+    """Most bytes that tensors held at one time while `function` ran, above the start level.
+
+    Exact and repeatable: a function that does the same twice gives the same number twice.
+    """
+    with measure() as found:
+        function()
+    return found.live_peak
+
+
+@contextlib.contextmanager
+def measure() -> Iterator[Measurement]:
+    """Measure the code of a ``with`` block; see `Measurement` for what is found.
+
+    Blocks may be nested. The profiler sees one thread: the one that entered the block.
+    """
+    found = Measurement()
+    frame = _Frame()
+    _RECORDER.enter(frame)
+    try:
+        yield found
+    finally:
+        _RECORDER.leave(frame)
+        frame.fill(found)
+
+
+@dataclass(eq=False)
+class _Frame:
+    """One open ``with measure()`` block."""
+
+    began: int = 0  #: time.time_ns, the profiler's clock
+    seconds: float = 0.0
+    resident_start: int | None = None
+    resident_high: int | None = None
+    events: list[tuple[int, int]] = field(default_factory=list)  #: (time in ns, ± bytes)
+
+    def fill(self, found: Measurement) -> None:
+        found.seconds = self.seconds
+        level = 0
+        for when, nbytes in self.events:
+            level += nbytes
+            found.timeline.append((max(0, when - self.began) / 1e9, level))
+            found.live_peak = max(found.live_peak, level)
+        found.live_end = level
+        if self.resident_start is not None and self.resident_high is not None:
+            found.resident_peak = max(0, self.resident_high - self.resident_start)
+
+
+class _Recorder:
+    """Owns the process's one profiler and shares it between nested blocks.
+
+    The profiler cannot be nested and gives its events only when stopped, so it is stopped
+    and started again at each border; every open block receives the events in between.
+    """
+
+    def __init__(self) -> None:
+        self.frames: list[_Frame] = []
+        self.owner: int | None = None
+        self.profiler: profile | None = None
+
+    def enter(self, frame: _Frame) -> None:
+        if self.frames and self.owner != threading.get_ident():
+            raise RuntimeError(
+                "measure() is already running in another thread, and a process has one "
+                "profiler; measure in one thread at a time"
+            )
+        # A second profiler would end the first one without a word.
+        if not self.frames and torch._C._autograd._profiler_enabled():
+            raise RuntimeError(
+                "measure() needs the profiler, but a torch profiler is already running; "
+                "measure outside of it"
+            )
+        self._collect()
+        self.owner = threading.get_ident()
+        self.frames.append(frame)
+        frame.resident_start = reset_resident_peak()
+        self._start()
+        frame.began = time.time_ns()
+
+    def leave(self, frame: _Frame) -> None:
+        frame.seconds = (time.time_ns() - frame.began) / 1e9
+        self._collect()
+        self.frames.remove(frame)
+        if self.frames:
+            self._start()
+
+    def _start(self) -> None:
+        # Kineto otherwise writes a line to stderr at each start and stop.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+        self.profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+        self.profiler.start()
+
+    def _collect(self) -> None:
+        """Stop the profiler and hand what it saw to every open block."""
+        if self.profiler is None:
+            return
+        stopped, self.profiler = self.profiler, None
+        stopped.stop()
+        high = resident("VmHWM")
+        events = _memory_events(stopped)
+        for frame in self.frames:
+            frame.events += events
+            if high is not None:
+                frame.resident_high = max(high, frame.resident_high or 0)
+
+
+_RECORDER = _Recorder()
+
+
+def _memory_events(stopped: profile) -> list[tuple[int, int]]:
+    # profile.events() adds memory up per operator; only the raw trace has the order in time.
+    trace: Any = stopped.profiler
+    events = [
+        (event.start_ns(), event.nbytes())
+        for event in trace.kineto_results.events()
+        if event.name() == "[memory]"
+    ]
+    return sorted(events, key=lambda event: event[0])
+
+
+def resident(name: str) -> int | None:
+    """A field of /proc/self/status in bytes, None where there is no such thing."""
+    try:
+        lines = (_PROC / "status").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def reset_resident_peak() -> int | None:
+    """Set VmHWM back to the present level and return that; None where it cannot be done."""
+    try:
+        (_PROC / "clear_refs").write_text("5")
+    except OSError:
+        return None
+    return resident("VmRSS")
+
+
+def resident_peak(function: str | Callable[..., object], *args: object) -> int:
+    """Most bytes by which a fresh process grew while it ran `function(*args)`.
+
+    `function` is a picklable callable or ``"module:function"``. Imports made while it runs count.
+    """
+    if not os.access(_PROC / "clear_refs", os.W_OK):
+        raise RuntimeError(
+            f"resident_peak sets the peak back through {_PROC / 'clear_refs'}, which cannot be "
+            "written here (it exists on Linux only); live_peak works everywhere"
+        )
+    return int(call_fresh(_growth, function, args))
+
+
+def _growth(function: str | Callable[..., object], args: tuple[object, ...]) -> int:
+    called = _resolve(function)
+    start = reset_resident_peak()
+    called(*args)
+    high = resident("VmHWM")
+    if start is None or high is None:
+        raise RuntimeError(f"{_PROC / 'status'} does not tell VmRSS and VmHWM here")
+    return max(0, high - start)
+
+
+def call_fresh(
+    function: str | Callable[..., Any],
+    *args: Any,
+    listen: Callable[[Any], None] | None = None,
+) -> Any:
+    """Call ``function(*args)`` in a new Python process and return what it returns.
+
+    With `listen`, the function also gets a keyword ``notify``: what the child gives to
+    ``notify`` arrives at `listen` while the child still runs.
+    """
+    name = getattr(function, "__qualname__", repr(function))
+    try:
+        pickle.dumps((function, args))
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise TypeError(
+            f"a fresh process can only be given what pickles, {name} does not ({error}); "
+            'use a function at the top of a module, or name it "module:function"'
+        ) from error
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=_serve, args=(theirs, function, args, listen is not None))
+    child.start()
+    theirs.close()
+    try:
+        while (message := ours.recv())[0] == "event":
+            if listen is not None:
+                listen(message[1])
+    except EOFError:
+        message = ("error", "it ended before it could answer (out of memory?)")
+    finally:
+        ours.close()
+        child.join(timeout=5)
+        child.terminate()  # only matters when an exception here left the child working
+        child.join()
+    if message[0] == "error":
+        code = child.exitcode
+        raise RuntimeError(f"{name} failed in its fresh process, exit code {code}: {message[1]}")
+    return message[1]
+
+
+def _serve(
+    connection: Connection, function: str | Callable[..., Any], args: tuple[Any, ...], talks: bool
+) -> None:
+    """What the fresh process does."""
+    try:
+        called = _resolve(function)
+        if talks:
+            result = called(*args, notify=lambda value: connection.send(("event", value)))
+        else:
+            result = called(*args)
+        connection.send(("result", result))
+    except KeyboardInterrupt:
+        pass  # Ctrl-C reaches parent and child; the parent tells the user
+    except Exception:
+        connection.send(("error", traceback.format_exc()))
+
+
+def _resolve(function: str | Callable[..., Any]) -> Callable[..., Any]:
+    if not isinstance(function, str):
+        return function
+    module, colon, name = function.partition(":")
+    if not (module and colon and name):
+        raise ValueError(f'a function is named "module:function", got {function!r}')
+    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return found

@@ -1,0 +1,75 @@
+"""The imports go one way: api -> autograd -> methods -> codecs -> kernels."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import actzip
+
+ROOT = Path(actzip.__file__).parent
+
+#: What each part may import of the others. report and memory stand beside the flow.
+ALLOWED = {
+    "kernels": set(),
+    "codecs": {"kernels"},
+    "methods": {"codecs"},
+    "memory": set(),
+    "autograd": {"methods", "codecs", "kernels", "memory"},
+    "report": {"autograd", "methods"},
+    "api": {"report", "autograd", "methods", "memory"},
+    "testing": {"codecs", "kernels"},
+    "tasks": {"api", "report", "methods", "memory", "codecs"},
+    "cli": {"api", "report", "methods", "memory", "codecs", "tasks"},
+}
+
+
+def _part(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def _imports(path: Path) -> set[str]:
+    """Parts of actzip that a file imports; the package itself counts as its public names."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        found |= {n.split(".")[1] if "." in n else "" for n in names if n.startswith("actzip")}
+    return found
+
+
+def test_every_part_imports_only_what_lies_below_it() -> None:
+    wrong = []
+    for path in sorted(ROOT.rglob("*.py")):
+        part = _part(path)
+        if part == "__init__":
+            continue
+        for other in _imports(path) - {part}:
+            parts = {child.stem for child in ROOT.iterdir()}
+            # tasks and the command line use the library as a user does: by its public names
+            public = part in ("tasks", "cli") and other not in parts
+            if other not in ALLOWED[part] and not public:
+                wrong.append(f"{path.relative_to(ROOT)} imports {other or 'actzip'}")
+    assert not wrong
+
+
+def test_only_autograd_touches_pytorchs_graph() -> None:
+    words = ("_raw_saved", "register_hooks", "next_functions", "grad_fn", "TorchFunctionMode")
+    wrong = [
+        f"{path.relative_to(ROOT)}: {word}"
+        for path in ROOT.rglob("*.py")
+        if _part(path) not in ("autograd",)
+        for word in words
+        if word in path.read_text()
+    ]
+    assert not wrong
+
+
+def test_the_kernels_need_no_torch_header() -> None:
+    for path in (ROOT / "kernels" / "csrc").rglob("*.[ch]pp"):
+        assert "<torch/" not in path.read_text()
+        assert "<ATen/" not in path.read_text()
