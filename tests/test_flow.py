@@ -16,7 +16,7 @@ ALLOWED = {
     "methods": {"codecs"},
     "memory": set(),
     "autograd": {"methods", "codecs", "kernels", "memory"},
-    "report": {"autograd", "methods"},
+    "report": {"autograd", "methods", "memory"},
     "api": {"report", "autograd", "methods", "memory"},
     "testing": {"codecs", "kernels"},
     "tasks": {"api", "report", "methods", "memory", "codecs"},

@@ -30,7 +30,7 @@ def test_a_wrong_option_is_a_value_error(options: dict[str, Any], message: str) 
 
 
 def test_wrong_types_are_named() -> None:
-    with pytest.raises(TypeError, match="needs an nn.Module, got builtin_function"):
+    with pytest.raises(TypeError, match=r"needs an nn\.Module, got builtin_function"):
         actzip.compress(torch.relu)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"torch\.optim\.Optimizer"):
         actzip.compress(nn.Linear(4, 4), optimizer="sgd")  # type: ignore[arg-type]

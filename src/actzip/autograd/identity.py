@@ -8,6 +8,7 @@ PyTorch's own version counter, so an in-place edit makes a new tensor of it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -30,6 +31,11 @@ class Place:
     @staticmethod
     def of(t: Tensor, origin: int = 0) -> Place:
         return Place(tuple(t.size()), tuple(t.stride()), int(t.storage_offset()) - origin)
+
+    @property
+    def distinct(self) -> int:
+        """How many elements of memory it reads; an expanded dimension counts once."""
+        return math.prod(n if s else 1 for n, s in zip(self.size, self.stride, strict=True))
 
     def view(self, t: Tensor) -> Tensor:
         """The tensor at this place of t's memory, counted from t's first element."""
@@ -67,7 +73,8 @@ def unit_of(t: Tensor) -> tuple[Tensor, Place | None]:
     """The tensor to store for t, and t's place in it (None when it is t itself).
 
     Views are looked through to their base: q, k and v of one projection, and the 2-D view that
-    a Linear saves of a 3-D tensor, are one stored tensor. A thin slice stands for itself.
+    a Linear saves of a 3-D tensor, are one stored tensor. A thin slice stands for itself, and so
+    does any slice of a constant: a batch cut from a data set must not bring the data set along.
     """
     base = t._base
     if base is None or base.dtype != t.dtype or not is_dense(base):
@@ -76,12 +83,18 @@ def unit_of(t: Tensor) -> tuple[Tensor, Place | None]:
     place = Place.of(t, origin)
     if place == Place.of(base, origin):
         return base, None
-    distinct = 1
-    for size, stride in zip(place.size, place.stride, strict=True):
-        distinct *= size if stride else 1
-    if not place.within(base.numel()) or distinct < SLICE * base.numel():
+    share = SLICE if base.grad_fn is not None else 1.0
+    if not place.within(base.numel()) or place.distinct < share * base.numel():
         return t, None
     return base, place
+
+
+def cost(t: Tensor) -> int:
+    """Bytes that saving t keeps alive: its storage; of a slice of a constant, the slice."""
+    whole = int(t.untyped_storage().nbytes())
+    if t._base is None or t.grad_fn is not None or t._base.grad_fn is not None:
+        return whole
+    return min(whole, Place.of(t).distinct * t.itemsize)
 
 
 def is_parameter(t: Tensor) -> bool:

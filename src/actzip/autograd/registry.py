@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from actzip.autograd.copies import Copies
-from actzip.autograd.identity import Key, key_of, unit_of
+from actzip.autograd.identity import Key, cost, key_of, unit_of
 from actzip.autograd.ledger import Row
 from actzip.autograd.saved import CopyReader, Kept, MaskReader, Pool, Reader, ShapeReader, Stored
 from actzip.autograd.slots import Node, Rule
@@ -18,6 +18,8 @@ from actzip.autograd.slots.noise import noise
 from actzip.codecs import BitMask, Index
 from actzip.codecs.base import Codec, Payload
 from actzip.methods.base import STRENGTH, Method, Role
+
+_FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 class Registry:
@@ -44,7 +46,7 @@ class Registry:
         if name in self._saved:
             return 0
         self._saved.add(name)
-        return t.untyped_storage().nbytes()
+        return cost(t)
 
     def copied(self, number: int, node: Node, args: object) -> None:
         """A clone or cast node was made: what it copied may be stored, or its twins."""
@@ -68,6 +70,8 @@ class Registry:
             if rule.role is Role.INDEX:
                 return self._value(row, Index(), t)
             return self.leave(row, t, f"a {t.dtype} tensor outside an index slot stays as it is")
+        if t.dtype not in _FLOATS:
+            return self.leave(row, t, f"no codec stores {t.dtype}")
         if rule.role is Role.GEOMETRY:
             row.codec = "Shape()"
             return ShapeReader(Stored(self._pool.buffers, Role.GEOMETRY), t)
@@ -75,7 +79,7 @@ class Registry:
             return self._mask(row, rule, node, t)
         if rule.role not in (Role.LINEAR, Role.NONLINEAR):
             return self.leave(row, t, f"the slot table keeps {rule.role.value} slots as they are")
-        return self._noise(row, node, t) or self._copy(row, t) or self._coded(row, t)
+        return self._noise(row, t) or self._copy(row, t) or self._coded(row, t)
 
     def leave(self, row: Row, t: Tensor, reason: str) -> Reader | None:
         """Autograd keeps t itself; whoever stored a copy of it can read it there for nothing."""
@@ -85,14 +89,13 @@ class Registry:
         storage = t.untyped_storage()
         first = self._kept.setdefault(storage._cdata, row)
         if first is row:
-            row.stored_bytes = storage.nbytes()
+            row.stored_bytes = cost(t)
         else:
             row.shared_with = first.name
         self._left.setdefault(key, (row, weakref.ref(unit)))
         stored = self._stored.get(key)
         if stored is not None:
             stored.replace(Role.EXACT, Kept.of(unit))
-            stored.bits = None
             for owner in (self._values.get(key), self._bits.get(key)):
                 _hand_over(owner, row)
         return None
@@ -124,10 +127,10 @@ class Registry:
             stored = self._add(key, self._new(row.role, payload))
         else:
             _hand_over(self._values.get(key), row)
-            stored.replace(row.role, payload)
-            if payload.codec.keeps_zeros and stored.relu:
-                # ReLU's mask is in the code itself: zero means off
-                stored.bits = None
+            # ReLU's mask may be in the code itself: zero means off
+            masked = payload.codec.keeps_zeros and stored.relu
+            stored.replace(row.role, payload, bits=None if masked else stored.bits)
+            if masked:
                 _hand_over(self._bits.get(key), row)
         self._values[key] = row
         row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
@@ -167,14 +170,13 @@ class Registry:
             self._bits[key] = row
         return MaskReader(stored, t, levels)
 
-    def _noise(self, row: Row, node: Node, t: Tensor) -> Reader | None:
+    def _noise(self, row: Row, t: Tensor) -> Reader | None:
         """Dropout's factor, 0 or one scale, is a mask in a float's clothes."""
         if t.requires_grad or t.grad_fn is not None:
             return None
-        rule = noise(t)
-        if rule is None or rule.mask is None:
+        scale = noise(t)
+        if scale is None:
             return None
-        scale = rule.mask.levels(node)[1]
         unit, place = unit_of(t)
         found = self._find(key_of(unit), Role.EXACT)
         if found is not None:

@@ -46,7 +46,7 @@ class Kept:
 class Stored:
     """A tensor kept once for all its readers: its values, or only the bits of a mask."""
 
-    __slots__ = ("__weakref__", "_decoded", "bits", "buffers", "relu", "role", "value")
+    __slots__ = ("__weakref__", "_coded", "_decoded", "bits", "buffers", "relu", "role", "value")
 
     def __init__(
         self,
@@ -62,10 +62,21 @@ class Stored:
         self.bits = bits
         self.relu = relu  #: the bits are ReLU's: on where the value is positive
         self._decoded: tuple[StorageWeakRef, Place] | None = None
-        buffers.join()
+        self._coded = False
+        self._settle()
 
     def __del__(self) -> None:
-        self.buffers.leave()
+        if self._coded:
+            self.buffers.leave()
+
+    def _settle(self) -> None:
+        """Buffers are held only while some payload may still ask for one."""
+        coded = self.bits is not None or isinstance(self.value, Payload)
+        if coded and not self._coded:
+            self.buffers.join()
+        elif self._coded and not coded:
+            self.buffers.leave()
+        self._coded = coded
 
     @property
     def nbytes(self) -> int:
@@ -73,9 +84,10 @@ class Stored:
         value = self.value.nbytes if isinstance(self.value, Payload) else 0
         return value + (self.bits.nbytes if self.bits is not None else 0)
 
-    def replace(self, role: Role, value: Payload | Kept) -> None:
-        """A stronger need came: keep `value` instead."""
-        self.role, self.value, self._decoded = role, value, None
+    def replace(self, role: Role, value: Payload | Kept, *, bits: Payload | None = None) -> None:
+        """A stronger need came: keep `value` instead, and only these bits of a mask."""
+        self.role, self.value, self.bits, self._decoded = role, value, bits, None
+        self._settle()
 
     def tensor(self) -> Tensor:
         """The values. Slots of one node that read one tensor (q, k, v) get one decoded copy."""

@@ -86,6 +86,8 @@ class Codec(ABC):
     #: True when the codec must see the tensor in logical (row-major) order; otherwise it
     #: gets the elements in the order of memory and channels_last costs no copy.
     logical: ClassVar[bool] = False
+    #: False when decode leaves the values open and only shape, strides and dtype count.
+    decode_is_defined: ClassVar[bool] = True
 
     @property
     def keeps_zeros(self) -> bool:
@@ -94,12 +96,18 @@ class Codec(ABC):
 
     def encode(self, x: Tensor, *, seed: int = 0, allocate: Allocate = fresh) -> Payload:
         self.check(x)
-        dense = _dense(x.detach(), logical=self.logical)
+        dense = _dense(x.detach(), logical=self._logical())
         data = self._encode(dense, seed, allocate)
         stride = tuple(x.stride()) if not _overlaps(x) else _row_major(x.shape)
         return Payload(self, tuple(x.shape), stride, x.dtype, seed & _SEED_BITS, data)
 
     def decode(self, payload: Payload, out: Tensor | None = None) -> Tensor:
+        return self._write(payload, out, self._decode)
+
+    def _write(
+        self, payload: Payload, out: Tensor | None, fill: Callable[[Payload, Tensor], None]
+    ) -> Tensor:
+        """Have `fill` write a dense tensor in the order of the original's memory."""
         self._check_payload(payload)
         if out is None:
             out = _like(payload)
@@ -107,15 +115,15 @@ class Codec(ABC):
             self._check_out(payload, out)
         if tuple(out.stride()) != payload.stride:
             # elements are stored in the order of the original's memory, not of this one's
-            return out.copy_(self.decode(payload))
+            return out.copy_(self._write(payload, None, fill))
         target = _unexpand(out)
-        dense = _dense_view(target, logical=self.logical)
+        dense = _dense_view(target, logical=self._logical())
         try:
             if dense is not None:
-                self._decode(payload, dense)
+                fill(payload, dense)
             else:
                 dense = torch.empty(target.shape, dtype=out.dtype, device=out.device)
-                self._decode(payload, dense)
+                fill(payload, dense)
                 target.copy_(dense)
         except DamagedError as error:
             raise PayloadError(f"{self!r}: {error}") from error
@@ -128,6 +136,10 @@ class Codec(ABC):
     def variance(self, x: Tensor) -> float | None:
         """Predicted mean of (x - decode(encode(x)))² over the elements; None: no prediction."""
         return 0.0 if self.exact else None
+
+    def _logical(self) -> bool:
+        """`logical`, for a codec whose options decide it."""
+        return self.logical
 
     def check(self, x: Tensor) -> None:
         """Raise a TypeError or ValueError that says what to use instead, if x does not fit."""

@@ -1,6 +1,6 @@
 """What a person reads: tables and explanations."""
 
 from actzip.report.explain import explain, nothing
-from actzip.report.table import size, table
+from actzip.report.table import table
 
-__all__ = ["explain", "nothing", "size", "table"]
+__all__ = ["explain", "nothing", "table"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from actzip.autograd.ledger import Row, Stats
+from actzip.memory.measure import size
 from actzip.methods.base import Role
-from actzip.report.table import size
 
 
 def explain(stats: Stats, name: str, min_bytes: int) -> str:

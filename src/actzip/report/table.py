@@ -9,17 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from actzip.autograd.ledger import Row, Stats
+from actzip.memory.measure import size
 
 _WIDTH = 110
-
-
-def size(nbytes: float) -> str:
-    """1536 -> '1.5 KiB'."""
-    for unit in ("B", "KiB", "MiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.2f} GiB"
 
 
 def table(stats: Stats, method: str) -> str:

@@ -1,0 +1,297 @@
+"""One training step of four models: time and memory, plain PyTorch against the alternatives.
+
+    python benchmarks/step.py                        # everything, many minutes
+    python benchmarks/step.py --model resnet50 --variant plain --variant group2
+    python benchmarks/step.py --tiny --steps 3       # does it run? seconds
+
+Each (model, variant) runs in a fresh process. Prints a table with ratios to plain and
+writes results/step.json (not when tiny).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import platform
+import statistics
+import time
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import torch.nn.functional as F
+import typer
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import actzip
+from actzip.memory.measure import call_fresh, measure, reset_resident_peak, resident, size
+from actzip.tasks.models.decoder import Decoder
+from actzip.tasks.models.resnet import ResNet, resnet50
+from actzip.tasks.models.vgg import VGG, VGG16
+from actzip.tasks.models.vit import ViT
+
+MODELS = ("resnet50", "vgg16", "vit_s16", "gpt")
+VARIANTS = ("plain", "checkpoint", "bf16", "lossless", "group2")
+WARMUP = 2  #: steps that are not timed
+
+
+@dataclass(frozen=True)
+class Job:
+    """One measurement: what the fresh process is given."""
+
+    model: str
+    variant: str
+    batch: int
+    steps: int
+    threads: int
+    tiny: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one job measured; bytes except for the times."""
+
+    median_seconds: float
+    best_seconds: float
+    loss: float  #: after all steps: equal to plain's where the variant is exact
+    raw_bytes: int | None  #: what autograd would keep; None where no session can count it
+    stored_bytes: int | None  #: what was kept instead
+    held_bytes: int  #: live tensors between forward and backward, above model and inputs
+    live_peak: int  #: above model and inputs; gradients and optimizer state count
+    resident_peak: int  #: of the whole process
+    resident_growth: int  #: above the level before the first step
+    backend: str | None
+
+
+def build(job: Job) -> tuple[nn.Module, Tensor, Tensor]:
+    """The model, a batch and its targets; the same for every variant."""
+    torch.manual_seed(0)
+    side = 32 if job.tiny else 224
+    images = torch.randn(job.batch, 3, side, side)
+    labels = torch.randint(0, 10, (job.batch,))
+    if job.model == "resnet50":
+        return resnet50(width=4 if job.tiny else 64), images, labels
+    if job.model == "vgg16":
+        return (VGG(((8,), (8,)), hidden=16) if job.tiny else VGG(VGG16)), images, labels
+    if job.model == "vit_s16":
+        return (ViT(32, 8, 16, 2, 2) if job.tiny else ViT()), images, labels
+    vocabulary, length = (64, 16) if job.tiny else (8192, 256)
+    ids = torch.randint(0, vocabulary, (job.batch, length + 1))
+    shape = (16, 2, 2) if job.tiny else (768, 12, 12)
+    return Decoder(vocabulary, length, *shape), ids[:, :-1].clone(), ids[:, 1:].clone()
+
+
+class Checkpointed(nn.Module):
+    """A block whose inside is computed again in backward instead of being kept."""
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = checkpoint(self.block, x, use_reentrant=False)
+        return out
+
+
+def checkpoint_blocks(model: nn.Module) -> None:
+    """Wrap each residual block, VGG stage or transformer block of `model`."""
+    if isinstance(model, ResNet):
+        rows = [stage for stage in model.stages if isinstance(stage, nn.Sequential)]
+    elif isinstance(model, VGG):
+        rows = [model.stages]
+    elif isinstance(model, ViT | Decoder):
+        rows = [model.blocks]
+    else:
+        raise TypeError(f"no blocks are known for {type(model).__name__}; add a case here")
+    for row in rows:
+        for index, block in enumerate(row):
+            row[index] = Checkpointed(block)
+
+
+class Stepper:
+    """Model, optimizer and variant, ready to step on one batch."""
+
+    def __init__(self, job: Job) -> None:
+        self.model, self.x, self.y = build(job)
+        self.bf16 = job.variant == "bf16"
+        if job.variant == "checkpoint":
+            checkpoint_blocks(self.model)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 1e-3, momentum=0.9)
+        self.session = attach(job.variant, self.model, self.optimizer)
+
+    def forward(self) -> Tensor:
+        precision = torch.autocast("cpu", torch.bfloat16) if self.bf16 else contextlib.nullcontext()
+        with precision:
+            logits = self.model(self.x)
+            return F.cross_entropy(logits.flatten(0, -2), self.y.flatten())
+
+    def step(self) -> float:
+        loss = self.forward()
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss.item()
+
+
+def attach(variant: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
+    """The variant's session; None where it needs none."""
+    if variant == "lossless":
+        return actzip.compress(model, method="lossless", optimizer=optimizer)
+    if variant == "group2":
+        method = actzip.Fixed(
+            linear=actzip.codecs.Group(bits=2, zero=True), nonlinear=actzip.codecs.Group(bits=2)
+        )
+        return actzip.compress(model, method=method, optimizer=optimizer)
+    return None
+
+
+def run(job: Job) -> Outcome:
+    """Measure one job; called in a fresh process."""
+    torch.set_num_threads(job.threads)
+    stepper = Stepper(job)
+    low = reset_resident_peak()
+    seconds = []
+    for _ in range(WARMUP + job.steps):
+        began = time.perf_counter()
+        loss = stepper.step()
+        seconds.append(time.perf_counter() - began)
+    high = resident("VmHWM")
+    if low is None or high is None:
+        raise RuntimeError("this benchmark reads resident bytes from /proc: it needs Linux")
+    if stepper.session is not None:
+        stepper.session.remove()
+    del stepper
+    return Outcome(
+        median_seconds=statistics.median(seconds[WARMUP:]),
+        best_seconds=min(seconds[WARMUP:]),
+        loss=loss,
+        resident_peak=high,
+        resident_growth=max(0, high - low),
+        **trace(job),
+    )
+
+
+def trace(job: Job) -> dict[str, Any]:
+    """The exact figures, from untimed steps of a model of its own."""
+    stepper = Stepper(job)
+    gc.collect()  # the profiler counts only releases of memory whose allocation it saw
+    with measure() as whole:
+        with measure() as forward:
+            loss = stepper.forward()
+        loss.backward()
+        stepper.optimizer.step()
+        stepper.optimizer.zero_grad()
+        del loss
+        stepper.step()  # optimizer state is there from the second step on
+    session, plain = stepper.session, job.variant == "plain"
+    if plain:  # what PyTorch keeps, counted by a session that changes no value
+        session = attach("lossless", stepper.model, stepper.optimizer)
+        with warnings.catch_warnings():  # that it compresses nothing is no news here
+            warnings.simplefilter("ignore", actzip.ActzipWarning)
+            stepper.step()
+    stats = None if session is None else session.stats()
+    return {
+        "held_bytes": forward.live_end,
+        "live_peak": whole.live_peak,
+        "raw_bytes": stats and stats.raw_bytes,
+        "stored_bytes": stats and (stats.raw_bytes if plain else stats.stored_bytes),
+        "backend": None if plain or stats is None else stats.backend,
+    }
+
+
+def times(value: float, plain: float | None) -> str:
+    return f"{value:.3f} s" + ("" if plain is None else f" ({value / plain:.2f}×)")
+
+
+def less(value: int | None, plain: int | None) -> str:
+    """Bytes, and how many times less than plain's they are."""
+    if value is None:
+        return "-"
+    return size(value) + (f" (1/{plain / value:.2f})" if plain and value else "")
+
+
+def table(model: str, outcomes: dict[str, Outcome]) -> Table:
+    made = Table(title=model)
+    for name in ("variant", "median", "best", "saved", "held", "live peak", "resident peak"):
+        made.add_column(name, justify="left" if name == "variant" else "right")
+    for variant, got in outcomes.items():
+        base = None if variant == "plain" else outcomes.get("plain")
+        made.add_row(
+            variant,
+            times(got.median_seconds, None if base is None else base.median_seconds),
+            times(got.best_seconds, None if base is None else base.best_seconds),
+            less(got.stored_bytes, None if variant == "plain" else got.raw_bytes),
+            less(got.held_bytes, None if base is None else base.held_bytes),
+            less(got.live_peak, None if base is None else base.live_peak),
+            less(got.resident_peak, None if base is None else base.resident_peak),
+        )
+    return made
+
+
+def settings(job: Job) -> dict[str, Any]:
+    """All that a reader needs to know to compare with figures of their own."""
+    malloc = {k: v for k, v in os.environ.items() if k.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "cores": os.cpu_count(),
+        "threads": job.threads,
+        "steps": job.steps,
+        "warmup": WARMUP,
+        "tiny": job.tiny,
+        "malloc": malloc,
+    }
+
+
+def chosen(names: list[str] | None, allowed: tuple[str, ...], what: str) -> list[str]:
+    for name in names or ():
+        if name not in allowed:
+            raise typer.BadParameter(f"unknown {what} {name!r}; allowed are {', '.join(allowed)}")
+    return list(dict.fromkeys(names or allowed))
+
+
+def main(
+    model: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
+    variant: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
+    batch: Annotated[int, typer.Option(min=1)] = 16,
+    steps: Annotated[int, typer.Option(min=1, help="Timed steps, after the warm-up.")] = 5,
+    threads: Annotated[int, typer.Option(min=1)] = torch.get_num_threads(),
+    tiny: Annotated[bool, typer.Option(help="Toy sizes: to see that it runs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Else results/step.json; none if tiny.")] = None,
+) -> None:
+    """Measure every chosen model with every chosen variant."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)
+    variants = chosen(variant, VARIANTS, "variant")
+    if out is None and not tiny:
+        out = Path(__file__).parent / "results" / "step.json"
+    results: list[dict[str, Any]] = []
+    for name in chosen(model, MODELS, "model"):
+        outcomes: dict[str, Outcome] = {}
+        for kind in variants:
+            job = Job(name, kind, batch, steps, threads, tiny)
+            try:
+                outcomes[kind] = call_fresh(run, job)
+                results.append({**asdict(job), **asdict(outcomes[kind])})
+            except RuntimeError as error:
+                console.print(f"{name}, {kind}: {error}", markup=False)
+                results.append({**asdict(job), "error": str(error).strip().splitlines()[-1]})
+        console.print(table(name, outcomes))
+        if out is not None:
+            text = json.dumps({"settings": settings(job), "results": results}, indent=1)
+            out.write_text(text + "\n")
+    if any("error" in result for result in results):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

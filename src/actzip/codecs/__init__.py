@@ -1,0 +1,25 @@
+"""Number formats: each turns a tensor into a `Payload` and back; see base.py for the contract."""
+
+from actzip.codecs.base import Codec, Payload, PayloadError, register, registered
+from actzip.codecs.cast import Cast
+from actzip.codecs.dual import Dual
+from actzip.codecs.group import Group
+from actzip.codecs.index import Index
+from actzip.codecs.keep import Keep
+from actzip.codecs.mask import BitMask
+from actzip.codecs.shape import Shape
+
+__all__ = [
+    "BitMask",
+    "Cast",
+    "Codec",
+    "Dual",
+    "Group",
+    "Index",
+    "Keep",
+    "Payload",
+    "PayloadError",
+    "Shape",
+    "register",
+    "registered",
+]

@@ -1,0 +1,124 @@
+"""Group: low-bit codes with a least value and a step per group of elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from actzip import kernels
+from actzip.codecs import prediction
+from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip.kernels.layout import ROUNDING, GroupLayout
+
+
+@register
+@dataclass(frozen=True)
+class Group(Codec):
+    """Codes of 1 to 8 bits in groups, each with a least value and a step of its own.
+
+    With step = (largest - least) / (2^bits - 1), rounded up to what is stored, and beside the
+    rounding of the dtype itself:
+
+    - rounding="dither" (default): |x - decode(encode(x))| <= step / 2, the error uniform,
+      independent of x, zero on average, with variance step² / 12.
+    - rounding="stochastic": within a step, zero on average, variance up to step² / 4.
+    - rounding="nearest": |x - decode(encode(x))| <= step / 2, deterministic.
+
+    Least value and step are stored in bfloat16 (the upper 32 bits for float64) and rounded before
+    anything is quantized: the least value downwards, so the group's range can grow by |least| / 128.
+
+    zero=True: zeros come back as exactly zero and nothing else does, the other 2^bits - 1 codes
+    span the non-zero values (step is then their range over 2^bits - 2; a single bit keeps the mask
+    and the middle of the range). `mask(payload)` reads the zeros from the codes.
+
+    bits: one number, or a tuple with one per sample (first dimension); groups then end with the
+    sample. A group with a NaN, an infinity, values above 2^124 or a range below 2^-100 is kept
+    raw, exactly.
+    """
+
+    bits: int | tuple[int, ...] = 2
+    group_size: int = 256
+    rounding: str = "dither"
+    zero: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.bits, list):
+            object.__setattr__(self, "bits", tuple(self.bits))
+        each = self.bits if isinstance(self.bits, tuple) else (self.bits,)
+        if not all(isinstance(b, int) and 1 <= b <= 8 for b in each):
+            raise ValueError(f"Group(bits=...) is 1 to 8, or a tuple of these, got {self.bits!r}")
+        if not isinstance(self.group_size, int) or self.group_size < 1:
+            raise ValueError(f"Group(group_size=...) is at least 1, got {self.group_size!r}")
+        if self.rounding not in ROUNDING:
+            raise ValueError(
+                f"Group(rounding=...) is one of {', '.join(ROUNDING)}, got {self.rounding!r}"
+            )
+
+    def check(self, x: Tensor) -> None:
+        super().check(x)
+        if isinstance(self.bits, tuple) and (x.dim() == 0 or x.shape[0] != len(self.bits)):
+            raise ValueError(
+                f"Group was given bits for {len(self.bits)} samples, got a tensor of shape "
+                f"{tuple(x.shape)}; give one number, or one per element of the first dimension"
+            )
+
+    @property
+    def keeps_zeros(self) -> bool:
+        """With dither the mask is in the codes, see `mask`, but not in the decoded signs."""
+        return self.zero and self.rounding != "dither"
+
+    def mask(self, payload: Payload, out: Tensor | None = None) -> Tensor:
+        """1 where the stored value was not zero, else 0, read from the codes; needs zero=True.
+
+        For the result of a ReLU this is exactly its mask. (The decoded values are not: a small
+        dithered value may come back below zero.) Shape, dtype and strides are the tensor's own.
+        """
+        if not self.zero:
+            raise ValueError(f"{self!r} has no code for zero; use Group(..., zero=True)")
+        return self._write(payload, out, self._decode_mask)
+
+    def max_error(self, x: Tensor) -> Tensor:
+        """The bound of the class docstring for each element; 0 in raw groups and for kept zeros."""
+        return prediction.placed(x, self._logical(), self._bounds)
+
+    def variance(self, x: Tensor) -> float:
+        """Predicted mean squared error: step²/12; for "stochastic" step²·p(1-p), p the fraction."""
+        dense = prediction.dense(x, self._logical())
+        return prediction.group_variance(dense.view(-1), self._layout(dense))
+
+    def _bounds(self, dense: Tensor) -> Tensor:
+        return prediction.group_bounds(dense.view(-1), self._layout(dense))
+
+    def _logical(self) -> bool:
+        return isinstance(self.bits, tuple)
+
+    def _layout(self, x: Tensor) -> GroupLayout:
+        if isinstance(self.bits, tuple):
+            # an expanded batch is stored once, with the most precise of its samples
+            bits = self.bits if x.shape[0] == len(self.bits) else (max(self.bits),)
+            samples, n = x.shape[0], x[0].numel() if x.shape[0] else 0
+        else:
+            bits, samples, n = (self.bits,), 1, x.numel()
+        size = min(self.group_size, max(32, -(-n // 32) * 32))
+        return GroupLayout(samples, n, size, bits, ROUNDING[self.rounding], self.zero, x.dtype)
+
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
+        layout = self._layout(x)
+        kernel = kernels.of(x, "group")
+        flat = x.view(-1)
+        data = allocate(layout.offsets[-1], x.device)
+        raw = kernel.encode(flat, layout, seed, data)
+        if raw:
+            larger = allocate(data.numel() + raw * x.element_size(), x.device)
+            larger[: data.numel()] = data
+            kernel.store_raw(flat, layout, larger)
+            return larger
+        return data
+
+    def _decode(self, payload: Payload, out: Tensor) -> None:
+        kernel = kernels.of(out, "group")
+        kernel.decode(payload.data, self._layout(out), payload.seed, out.view(-1))
+
+    def _decode_mask(self, payload: Payload, out: Tensor) -> None:
+        kernels.of(out, "group").nonzero(payload.data, self._layout(out), out.view(-1))

@@ -1,0 +1,50 @@
+"""BitMask: one bit per element."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from actzip import kernels
+from actzip.codecs.base import Allocate, Codec, Payload, register
+
+
+@register
+@dataclass(frozen=True)
+class BitMask(Codec):
+    """One bit per element.
+
+    - A bool tensor comes back exactly.
+    - A floating tensor comes back as 1 where not (x <= 0), else 0: what ReLU's backward asks.
+      NaN counts as on.
+    - With `on=c`, a floating tensor whose elements are all +0 or c (a dropout's noise) comes back
+      exactly; encoding one that has a third value is a ValueError.
+    """
+
+    on: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.on is not None and not (math.isfinite(self.on) and self.on != 0):
+            raise ValueError(f"BitMask(on=...) is a finite number other than 0, got {self.on}")
+
+    def check(self, x: Tensor) -> None:
+        if x.dtype != torch.bool and not x.dtype.is_floating_point:
+            raise TypeError(
+                f"BitMask needs a bool or floating tensor, got {x.dtype} of shape "
+                f"{tuple(x.shape)}; integers are stored exactly with Index()"
+            )
+
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
+        data = allocate((x.numel() + 7) // 8, x.device)
+        if not kernels.of(x, "mask").encode(x.view(-1), self.on, data):
+            raise ValueError(
+                f"{self!r} stores tensors of exactly 0 and {self.on} only, got another value in a "
+                f"{x.dtype} tensor of shape {tuple(x.shape)}; store it with Keep()"
+            )
+        return data
+
+    def _decode(self, payload: Payload, out: Tensor) -> None:
+        kernels.of(out, "mask").decode(payload.data, self.on, out.view(-1))

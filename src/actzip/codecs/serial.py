@@ -1,0 +1,117 @@
+"""Payloads as bytes: for files, for other processes, and for the fixtures that pin the format.
+
+    magic "actz" | format u16 | length of head u32 | head | data | crc32 of all before it
+
+The head is JSON: the codec and its options, shape, stride, dtype and seed. Numbers are
+little-endian. Data follows as the codec wrote it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+import zlib
+from typing import Any
+
+import torch
+
+from actzip.codecs.base import FORMAT, Codec, Payload, PayloadError, registered
+
+_MAGIC = b"actz"
+_FRONT = struct.Struct("<4sHI")
+_CRC = struct.Struct("<I")
+#: More bytes than any machine has: a shape that asks for them is damage.
+_LIMIT = 1 << 48
+
+
+def to_bytes(payload: Payload) -> bytes:
+    """All of a payload in one piece; `from_bytes` gives an equal one back."""
+    head = {
+        "codec": type(payload.codec).__name__,
+        "options": {
+            field.name: _plain(getattr(payload.codec, field.name))
+            for field in dataclasses.fields(payload.codec)
+        },
+        "shape": payload.shape,
+        "stride": payload.stride,
+        "dtype": str(payload.dtype).removeprefix("torch."),
+        "seed": payload.seed,
+    }
+    text = json.dumps(head, separators=(",", ":")).encode()
+    data = payload.data.cpu().numpy().tobytes()
+    body = _FRONT.pack(_MAGIC, payload.version, len(text)) + text + data
+    return body + _CRC.pack(zlib.crc32(body))
+
+
+def from_bytes(raw: bytes) -> Payload:
+    """The payload that `to_bytes` wrote; a PayloadError says what is wrong with other bytes."""
+    if len(raw) < _FRONT.size + _CRC.size:
+        raise PayloadError(f"a payload has at least {_FRONT.size + _CRC.size} bytes, got {len(raw)}")
+    magic, version, length = _FRONT.unpack_from(raw)
+    if magic != _MAGIC:
+        raise PayloadError(f"a payload starts with {_MAGIC!r}, got {magic!r}")
+    if version != FORMAT:
+        raise PayloadError(
+            f"payload has format {version}, this actzip reads format {FORMAT}; decode it with the "
+            "version that made it"
+        )
+    body = raw[: -_CRC.size]
+    if _CRC.unpack(raw[-_CRC.size :])[0] != zlib.crc32(body):
+        raise PayloadError("payload bytes are damaged: the checksum does not fit")
+    head = _head(body[_FRONT.size : _FRONT.size + length])
+    data = torch.frombuffer(bytearray(body[_FRONT.size + length :] or b"\0"), dtype=torch.uint8)
+    return Payload(
+        codec=_codec(head["codec"], head["options"]),
+        shape=tuple(head["shape"]),
+        stride=tuple(head["stride"]),
+        dtype=_dtype(head["dtype"]),
+        seed=int(head["seed"]),
+        data=data[: len(body) - _FRONT.size - length],
+        version=version,
+    )
+
+
+def _head(text: bytes) -> dict[str, Any]:
+    try:
+        head = json.loads(text)
+        shape, stride = head["shape"], head["stride"]
+        extent = 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+        sane = all(isinstance(n, int) and n >= 0 for n in (*shape, *stride)) and extent < _LIMIT
+        fields = isinstance(head["codec"], str) and isinstance(head["options"], dict)
+        if not (sane and fields and isinstance(head["seed"], int)):
+            raise ValueError("a field has a value that no encoder writes")
+    except (ValueError, KeyError, TypeError) as error:
+        raise PayloadError(f"the head of the payload makes no sense: {error}") from error
+    result: dict[str, Any] = head
+    return result
+
+
+def _plain(value: object) -> object:
+    return str(value) if isinstance(value, torch.dtype) else value
+
+
+def _option(value: object) -> object:
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, str) and value.startswith("torch."):
+        return _dtype(value.removeprefix("torch."))
+    return value
+
+
+def _codec(name: str, options: dict[str, object]) -> Codec:
+    kind = registered().get(name)
+    if kind is None:
+        known = ", ".join(registered())
+        raise PayloadError(f"payload was made by codec {name!r}; known here: {known}")
+    try:
+        return kind(**{key: _option(value) for key, value in options.items()})
+    except (TypeError, ValueError) as error:
+        raise PayloadError(f"codec {name} does not take these options: {error}") from error
+
+
+def _dtype(name: object) -> torch.dtype:
+    kind = getattr(torch, name, None) if isinstance(name, str) else None
+    if not isinstance(kind, torch.dtype):
+        raise PayloadError(f"payload has an unknown dtype {name!r}")
+    return kind

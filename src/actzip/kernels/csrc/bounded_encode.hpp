@@ -1,0 +1,172 @@
+// One chunk of up to 4096 values to bytes: quantize, choose a mode per block, pack.
+#pragma once
+
+#include "bounded_bits.hpp"
+#include "bounded_predict.hpp"
+
+ACTZIP_BEGIN
+namespace bounded {
+
+// Room for the bytes of any chunk, and for what packing writes past its end.
+template <class T> constexpr int64_t chunk_room() { return CHUNK * int64_t(sizeof(T)) + 8 * PAD; }
+
+// The values of a chunk as Real<T>, padded with zeros to whole blocks.
+template <class T>
+struct Values {
+  alignas(64) Real<T> x[CHUNK];
+
+  const Real<T>* load(const T* from, int64_t n) {
+    if constexpr (sizeof(T) == sizeof(Real<T>))
+      if (n == CHUNK) return reinterpret_cast<const Real<T>*>(from);
+    for (int64_t i = 0; i < n; ++i) x[i] = widen(from[i]);
+    for (int64_t i = n; i < ceil_div(n, BLOCK) * BLOCK; ++i) x[i] = 0;
+    return x;
+  }
+};
+
+// Symbols of a chunk, and which of its blocks must be stored raw.
+struct Symbols {
+  alignas(64) int32_t s[CHUNK];
+  int32_t lo[BLOCKS_PER_CHUNK], hi[BLOCKS_PER_CHUNK];  // least and most of a block and zero
+  uint64_t raw;
+  int level;
+};
+
+// The level that the largest |x / step| at level 0 asks for.
+template <class T>
+inline int chunk_level(const Spec& spec, int64_t first, const Real<T>* x, int blocks) {
+  Grid<Real<T>> g;
+  IntOf<Real<T>> most = 0;
+  for (int b = 0; b < blocks; ++b) {
+    fill_grid(spec, first + b * BLOCK, 0, g);
+    most = largest_ratio(x + b * BLOCK, g, most);
+  }
+  return level_of<T>(bit_cast<Real<T>>(most));
+}
+
+// Quantizes on the grid of out.level; returns the largest |x / step| as bits.
+template <class T, bool DITHER>
+inline IntOf<Real<T>> quantize_blocks(const Spec& spec, int64_t first, const Real<T>* x, int blocks,
+                                      Symbols& out) {
+  Grid<Real<T>> g;
+  Range<Real<T>> range;
+  IntOf<Real<T>> most = 0;
+  alignas(64) float v[BLOCK];
+  out.raw = 0;
+  if (!DITHER) fill_dither(spec, first, v);
+  for (int b = 0; b < blocks; ++b) {
+    fill_grid(spec, first + b * BLOCK, out.level, g);
+    if (DITHER) fill_dither(spec, first + b * BLOCK, v);
+    int32_t* const s = out.s + b * BLOCK;
+    if (!quantize<T, DITHER>(x + b * BLOCK, g, v, s, range)) {
+      out.raw |= uint64_t{1} << b;
+      std::memset(s, 0, BLOCK * sizeof *s);  // what prediction sees of a raw block
+    }
+    out.lo[b] = range.lo;
+    out.hi[b] = range.hi;
+    most = max_of(most, range.ratio);
+  }
+  return most;
+}
+
+// 32- and 64-bit floats nearly always have level 0: that is tried first, which saves a pass.
+template <class T, bool DITHER>
+inline void quantize_chunk(const Spec& spec, int64_t first, const Real<T>* x, int n, Symbols& out) {
+  using R = Real<T>;
+  const int blocks = int(ceil_div(n, BLOCK));
+  const bool guess = sizeof(T) > 2;
+  out.level = guess ? 0 : chunk_level<T>(spec, first, x, blocks);
+  const IntOf<R> most = quantize_blocks<T, DITHER>(spec, first, x, blocks, out);
+  if (!guess) return;
+  const bool finite = most < magnitude_bits(R(__builtin_inf()));
+  const int level = finite ? level_of<T>(bit_cast<R>(most)) : chunk_level<T>(spec, first, x, blocks);
+  if (level == 0) return;
+  out.level = level;
+  quantize_blocks<T, DITHER>(spec, first, x, blocks, out);
+}
+
+struct Choice {
+  uint8_t header;
+  int bytes;
+};
+
+// Codes u of a block: zigzag when any symbol is negative, else the symbols; minus `less`, which
+// for a bitmap's absent codes wraps around and is never looked at.
+inline void codes_of(const int32_t* s, bool is_signed, uint32_t less, uint32_t* u) {
+  if (is_signed)
+    for (int i = 0; i < BLOCK; ++i) u[i] = zigzag(uint32_t(s[i])) - less;
+  else
+    for (int i = 0; i < BLOCK; ++i) u[i] = uint32_t(s[i]) - less;
+}
+
+// Writes one block, or says RAW when neither plain nor bitmap is shorter than the `whole` values;
+// returns its header and length. Ties go to plain, then bitmap, then delta.
+inline Choice pack_block(const Spec& spec, int64_t first, const Symbols& symbols, int b, int n,
+                         int whole, uint8_t* out) {
+  alignas(64) uint32_t u[BLOCK];
+  const int32_t* const s = symbols.s + b * BLOCK;
+  const uint32_t below = uint32_t(-symbols.lo[b]), above = uint32_t(symbols.hi[b]);
+  const bool is_signed = below > 0;
+  const uint32_t largest = is_signed ? max_of(2 * above, 2 * below - 1) : above;
+  const int width = bit_width(largest);
+  if (width == 0) return {pack_header(PLAIN, false, 0), 0};
+  const uint64_t nonzero = nonzero_bits(s), all = first_bits(n);
+  const int count = __builtin_popcountll(nonzero), short_width = bit_width(largest - 1);
+  const int plain = bytes_of(n * width), bitmap = bytes_of(n) + bytes_of(count * short_width);
+  if (min_of(plain, bitmap) >= whole) return {RAW, whole};
+  // with a quarter of zeros or more the bitmap wins: do not even look
+  if (4 * count >= 3 * n) {
+    const int delta_width = bit_width(residuals(spec, first, symbols.s, b * BLOCK, n, u));
+    const int delta = bytes_of(n * delta_width);
+    if (delta < min_of(plain, bitmap)) {
+      pack(u, all, delta_width, out);
+      return {pack_header(DELTA, false, delta_width), delta};
+    }
+  }
+  codes_of(s, is_signed, plain <= bitmap ? 0 : 1, u);
+  if (plain <= bitmap) {
+    pack(u, all, width, out);
+    return {pack_header(PLAIN, is_signed, width), plain};
+  }
+  store_as(out, nonzero);
+  pack(u, nonzero, short_width, out + bytes_of(n));
+  return {pack_header(BITMAP, is_signed, short_width), bitmap};
+}
+
+// Packs the n values of a chunk that starts at x; returns the length. Blocks that turn out longer
+// than raw get symbols of zero, which is what prediction sees of a raw block.
+template <class T>
+inline int64_t pack_chunk(const Spec& spec, const T* x, int64_t first, int n, Symbols& symbols,
+                          uint8_t* headers, uint8_t* out) {
+  uint8_t* const begin = out;
+  for (int b = 0; b * BLOCK < n; ++b) {
+    const int count = min_of(BLOCK, n - b * BLOCK);
+    const int whole = count * int(sizeof(T));
+    Choice choice{RAW, whole};
+    if (!(symbols.raw >> b & 1))
+      choice = pack_block(spec, first, symbols, b, count, whole, out);
+    if (choice.header == RAW) {
+      std::memcpy(out, x + b * BLOCK, size_t(whole));
+      std::memset(symbols.s + b * BLOCK, 0, BLOCK * sizeof(int32_t));
+    }
+    headers[b] = choice.header;
+    out += choice.bytes;
+  }
+  return out - begin;
+}
+
+// Encodes chunk `c` of x to `out` (chunk_room bytes); returns the length.
+template <class T, bool DITHER>
+inline int64_t encode_chunk(const Spec& spec, const T* x, int64_t c, uint8_t* headers,
+                            uint8_t* out, int& level) {
+  const int64_t first = c * CHUNK;
+  const int n = int(min_of<int64_t>(CHUNK, spec.n - first));
+  Values<T> values;
+  Symbols symbols;
+  quantize_chunk<T, DITHER>(spec, first, values.load(x + first, n), n, symbols);
+  level = symbols.level;
+  return pack_chunk(spec, x + first, first, n, symbols, headers + c * BLOCKS_PER_CHUNK, out);
+}
+
+}  // namespace bounded
+ACTZIP_END

@@ -1,0 +1,122 @@
+// Dual: block averages in half the bits, the rest of each map as a group code; reference/dual.py.
+//
+// Payload: averages of all maps | group payload of what is left, a map being a group. A map that is
+// raw there holds its original values.
+#include "dual_map.hpp"
+#include "group_code.hpp"
+
+ACTZIP_BEGIN
+
+template <class T>
+int64_t dual_encode_as(const T* x, const Layout& l, const MapShape& m, int64_t rounding,
+                       uint64_t seed, uint8_t* averages, uint8_t* data, void* scratch,
+                       int64_t threads) {
+  using R = Real<T>;
+  const MetaArray<R> meta{data, l.groups()};
+  const Coding c = coding(l.bits[0], rounding, 0);
+  const int64_t per_thread = l.chunk() * l.group + m.w.size;
+  int64_t raw = 0;
+  each_chunk(l, threads, [&](int64_t, int64_t g0, int64_t g1) {
+    R* rest = static_cast<R*>(scratch) + thread_number() * per_thread;
+    R* line = rest + l.chunk() * l.group;
+    Dither dither{seed};
+    int64_t raw_here = 0;
+    for (int64_t g = g0; g < g1; ++g) {
+      const T* from = x + g * l.group;
+      R* to = rest + (g - g0) * l.group;
+      const Averages<R> mean{averages + g * m.averages() * int64_t(sizeof(R) / 2)};
+      const bool sane = average_map(from, m, line, mean);
+      each_row<R>(m, line, mean, [&](int64_t i, const R* spread) {
+        for (int64_t k = 0; k < m.w.size; ++k) to[i + k] = widen(from[i + k]) - spread[k];
+      });
+      Meta<R> found = make_meta<R>(find_range<false>(static_cast<const R*>(to), l.group), c.levels());
+      if (!sane) found = {0, 0, true};
+      if (found.raw)  // the bits of a NaN are not the same everywhere
+        for (int64_t i = 0; i < m.averages(); ++i) mean.set(i, 0);
+      meta.set(g, found);
+      raw_here += found.raw ? l.group : 0;
+    }
+    encode_groups<R, false>(rest, g0 * l.group, l, 0, g0, g1, c, dither, meta, data);
+    atomic_add(&raw, raw_here);
+  });
+  return raw;
+}
+
+template <class T>
+int64_t dual_decode_as(const uint8_t* averages, const uint8_t* data, const Layout& l,
+                       const MapShape& m, int64_t rounding, uint64_t seed, T* out, void* scratch,
+                       int64_t threads) {
+  using R = Real<T>;
+  const MetaArray<R> meta{const_cast<uint8_t*>(data), l.groups()};
+  const Coding c = coding(l.bits[0], rounding, 0);
+  const int64_t per_thread = l.chunk() * l.group + m.w.size;
+  each_chunk(l, threads, [&](int64_t, int64_t g0, int64_t g1) {
+    R* rest = static_cast<R*>(scratch) + thread_number() * per_thread;
+    R* line = rest + l.chunk() * l.group;
+    Dither dither{seed};
+    decode_groups<R, false>(data, l, 0, g0, g1, c, dither, meta, rest, g0 * l.group);
+    for (int64_t g = g0; g < g1; ++g) {
+      const R* from = rest + (g - g0) * l.group;
+      T* to = out + g * l.group;
+      const Averages<R> mean{const_cast<uint8_t*>(averages) +
+                             g * m.averages() * int64_t(sizeof(R) / 2)};
+      each_row<R>(m, line, mean, [&](int64_t i, const R* spread) {
+        for (int64_t k = 0; k < m.w.size; ++k) to[i + k] = narrow<T>(bounded<T>(from[i + k] + spread[k]));
+      });
+    }
+  });
+  return kOk;
+}
+
+// x: `maps` maps of d * h * w elements. Returns the number of elements in raw maps.
+int64_t dual_encode(const void* x, int64_t dtype, int64_t maps, int64_t d, int64_t h, int64_t w,
+                    int64_t block, int64_t original, const uint8_t* bits, const int64_t* offsets,
+                    int64_t rounding, uint64_t seed, uint8_t* averages, int64_t averages_size,
+                    uint8_t* data, int64_t size, void* scratch, int64_t threads) {
+  if (d < 1 || h < 1 || w < 1 || block < 1 || maps < 0) return kBadArgument;
+  const MapShape m{Axis::of(d, block, original), Axis::of(h, block, original), Axis::of(w, block, original)};
+  const Layout l{1, maps * m.elements(), m.elements(), bits, offsets};
+  return with_float(dtype, [&](auto element) -> int64_t {
+    using T = decltype(element);
+    if (!l.fits(size, meta_bytes<T>(l))) return kBadArgument;
+    if (averages_size != maps * m.averages() * int64_t(sizeof(Real<T>) / 2)) return kBadArgument;
+    return dual_encode_as(static_cast<const T*>(x), l, m, rounding, seed, averages, data, scratch, threads);
+  });
+}
+
+int64_t dual_decode(const uint8_t* averages, int64_t averages_size, const uint8_t* data,
+                    int64_t size, void* out, int64_t dtype, int64_t maps, int64_t d, int64_t h,
+                    int64_t w, int64_t block, int64_t original, const uint8_t* bits,
+                    const int64_t* offsets, int64_t rounding, uint64_t seed, void* scratch,
+                    int64_t threads) {
+  if (d < 1 || h < 1 || w < 1 || block < 1 || maps < 0) return kBadArgument;
+  const MapShape m{Axis::of(d, block, original), Axis::of(h, block, original), Axis::of(w, block, original)};
+  const Layout l{1, maps * m.elements(), m.elements(), bits, offsets};
+  return with_float(dtype, [&](auto element) -> int64_t {
+    using T = decltype(element);
+    if (!l.fits(size, meta_bytes<T>(l))) return kDamaged;
+    if (averages_size != maps * m.averages() * int64_t(sizeof(Real<T>) / 2)) return kDamaged;
+    if (!raw_fits<T>(data, l, size)) return kDamaged;
+    T* p = static_cast<T*>(out);
+    dual_decode_as(averages, data, l, m, rounding, seed, p, scratch, threads);
+    restore_raw(data, l, p);
+    return kOk;
+  });
+}
+
+ACTZIP_END
+
+ACTZIP_ENTRY(dual_encode,
+             (const void* x, int64_t dtype, int64_t maps, int64_t d, int64_t h, int64_t w,
+              int64_t block, int64_t original, const uint8_t* bits, const int64_t* offsets,
+              int64_t rounding, uint64_t seed, uint8_t* averages, int64_t averages_size,
+              uint8_t* data, int64_t size, void* scratch, int64_t threads),
+             (x, dtype, maps, d, h, w, block, original, bits, offsets, rounding, seed, averages,
+              averages_size, data, size, scratch, threads))
+ACTZIP_ENTRY(dual_decode,
+             (const uint8_t* averages, int64_t averages_size, const uint8_t* data, int64_t size,
+              void* out, int64_t dtype, int64_t maps, int64_t d, int64_t h, int64_t w,
+              int64_t block, int64_t original, const uint8_t* bits, const int64_t* offsets,
+              int64_t rounding, uint64_t seed, void* scratch, int64_t threads),
+             (averages, averages_size, data, size, out, dtype, maps, d, h, w, block, original,
+              bits, offsets, rounding, seed, scratch, threads))

@@ -1,0 +1,19 @@
+// entropy_rans.hpp row by row, for any processor.
+#pragma once
+
+ACTZIP_BEGIN
+namespace entropy {
+
+inline uint8_t* encode_rows(const uint8_t* symbols, int64_t n, const EncodeTable& t, uint32_t* x,
+                            uint8_t* at) {
+  for (int64_t i = n - STATES; i >= 0; i -= STATES) at = encode_some(symbols + i, STATES, t, x, at);
+  return at;
+}
+
+inline int64_t decode_rows(uint8_t*, int64_t, const DecodeTable&, uint32_t*, const uint8_t*&,
+                           const uint8_t*) {
+  return 0;
+}
+
+}  // namespace entropy
+ACTZIP_END

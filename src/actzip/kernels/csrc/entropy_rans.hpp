@@ -1,0 +1,144 @@
+// The entropy coder: 32 interleaved range-ANS states of 31 bits, words of 16, frequencies that sum
+// to 4096. Symbol i belongs to state i % 32. A span is coded backwards from its end, so that
+// decoding runs forwards: 32 final states (uint32), then the words in the order of reading.
+#pragma once
+
+#include "core.hpp"
+
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+ACTZIP_BEGIN
+namespace entropy {
+
+constexpr int STATES = 32;
+constexpr int SCALE_BITS = 12;
+constexpr int SCALE = 1 << SCALE_BITS;
+constexpr uint32_t LOWEST = 1u << 15;  // states live in [2^15, 2^31): signed compares will do
+constexpr int64_t SPAN = 65536;
+// A symbol costs at most 12 bits and the states 4 bytes each; vector stores need some slack.
+constexpr int64_t SPAN_ROOM = SPAN * SCALE_BITS / 8 + 4 * STATES + 64;
+
+// slot -> symbol (8 bits), slot - start (12), frequency (12)
+struct DecodeTable {
+  alignas(64) uint32_t entry[SCALE];
+};
+
+// Division by the frequency as a multiplication (Alverson), in two words per symbol:
+// the reciprocal; and start (13 bits), 4096 - frequency (12), shift (4).
+struct EncodeTable {
+  alignas(64) uint32_t reciprocal[256], rest[256];
+};
+
+// False when frequencies are not what a table can hold: sum 4096, none above 4095.
+inline bool make_decode(const uint16_t* frequency, DecodeTable& t) {
+  uint32_t start = 0;
+  for (uint32_t s = 0; s < 256; ++s) {
+    const uint32_t f = frequency[s];
+    if (f >= uint32_t(SCALE) || start + f > uint32_t(SCALE)) return false;
+    for (uint32_t k = 0; k < f; ++k) t.entry[start + k] = s | k << 8 | f << 20;
+    start += f;
+  }
+  return start == uint32_t(SCALE);
+}
+
+inline void make_encode(const uint16_t* frequency, EncodeTable& t) {
+  uint32_t start = 0;
+  for (int s = 0; s < 256; ++s) {
+    const uint32_t f = frequency[s];
+    uint32_t shift = 0;
+    while (f > (1u << shift)) ++shift;
+    // f = 1: the product's high word is x - 1, which the added 4095 makes up for
+    const bool one = f < 2;
+    t.reciprocal[s] = one ? ~0u : uint32_t(((uint64_t{1} << (shift + 31)) + f - 1) / f);
+    const uint32_t bias = one ? start + SCALE - 1 : start;
+    t.rest[s] = bias | (SCALE - f) % SCALE << 13 | (one ? 0 : shift - 1) << 25;
+    start += f;
+  }
+}
+
+inline uint32_t advance(uint32_t x, uint32_t reciprocal, uint32_t rest) {
+  const uint32_t q = uint32_t(uint64_t{x} * reciprocal >> 32) >> (rest >> 25);
+  return x + (rest & 8191) + q * (rest >> 13 & 4095);
+}
+
+// States from this on must give up a word before they take the symbol.
+inline uint32_t ceiling(uint32_t rest) { return (SCALE - (rest >> 13 & 4095)) << 19; }
+
+// One symbol each for states [0, count), writing words downwards from `at`.
+inline uint8_t* encode_some(const uint8_t* symbols, int count, const EncodeTable& t, uint32_t* x,
+                            uint8_t* at) {
+  for (int i = count - 1; i >= 0; --i) {
+    const uint32_t rest = t.rest[symbols[i]];
+    if (x[i] >= ceiling(rest)) {
+      at -= 2;
+      store_as(at, uint16_t(x[i]));
+      x[i] >>= 16;
+    }
+    x[i] = advance(x[i], t.reciprocal[symbols[i]], rest);
+  }
+  return at;
+}
+
+// One symbol each from states [0, count); null when words run out.
+inline const uint8_t* decode_some(uint8_t* symbols, int count, const DecodeTable& t, uint32_t* x,
+                                  const uint8_t* at, const uint8_t* end) {
+  for (int i = 0; i < count; ++i) {
+    const uint32_t e = t.entry[x[i] & (SCALE - 1)];
+    symbols[i] = uint8_t(e);
+    x[i] = (e >> 20) * (x[i] >> SCALE_BITS) + (e >> 8 & 4095);
+    if (x[i] < LOWEST) {
+      if (end - at < 2) return nullptr;
+      x[i] = x[i] << 16 | load_as<uint16_t>(at);
+      at += 2;
+    }
+  }
+  return at;
+}
+
+}  // namespace entropy
+ACTZIP_END
+
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#include "entropy_avx512.hpp"
+#elif defined(__AVX2__)
+#include "entropy_avx2.hpp"
+#else
+#include "entropy_portable.hpp"
+#endif
+
+ACTZIP_BEGIN
+namespace entropy {
+
+// Codes n symbols so that the bytes end at `end`; returns their begin. The room before `end` is
+// SPAN_ROOM, in which there is slack for the vector stores.
+inline uint8_t* encode_span(const uint8_t* symbols, int64_t n, const EncodeTable& t, uint8_t* end) {
+  alignas(64) uint32_t x[STATES];
+  for (int i = 0; i < STATES; ++i) x[i] = LOWEST;
+  const int64_t whole = n / STATES * STATES;
+  uint8_t* at = encode_some(symbols + whole, int(n - whole), t, x, end);
+  at = encode_rows(symbols, whole, t, x, at);
+  for (int i = STATES - 1; i >= 0; --i) store_as(at -= 4, x[i]);
+  return at;
+}
+
+// Reads n symbols (room for whole rows of 32); false for bytes that no encoder writes.
+inline bool decode_span(const uint8_t* at, const uint8_t* end, int64_t n, const DecodeTable& t,
+                        uint8_t* symbols) {
+  alignas(64) uint32_t x[STATES];
+  if (end - at < 4 * STATES) return false;
+  for (int i = 0; i < STATES; ++i, at += 4) {
+    x[i] = load_as<uint32_t>(at);
+    if (x[i] < LOWEST || x[i] >> 31) return false;
+  }
+  const int64_t whole = n / STATES * STATES;
+  int64_t done = decode_rows(symbols, whole, t, x, at, end);  // stops where a row may run short
+  for (; done < whole && at; done += STATES)
+    at = decode_some(symbols + done, STATES, t, x, at, end);
+  if (at) at = decode_some(symbols + whole, int(n - whole), t, x, at, end);
+  return at != nullptr;
+}
+
+}  // namespace entropy
+ACTZIP_END

@@ -1,0 +1,142 @@
+// Group: low-bit codes with a least value and a step per group; see reference/group.py.
+#include "fill.hpp"
+#include "group_code.hpp"
+
+ACTZIP_BEGIN
+
+template <class T, bool Zero>
+int64_t encode_all(const T* x, const Layout& l, int64_t rounding, uint64_t seed, uint8_t* data,
+                   int64_t threads) {
+  using R = Real<T>;
+  const MetaArray<R> meta{data, l.samples * l.groups()};
+  int64_t raw = 0;
+  each_chunk(l, threads, [&](int64_t s, int64_t g0, int64_t g1) {
+    const Coding c = coding(l.bits[s], rounding, Zero);
+    const T* row = x + s * l.n;
+    Dither dither{seed};
+    int64_t raw_here = 0;
+    for (int64_t g = g0; g < g1; ++g) {
+      const int64_t length = l.length(g);
+      const Meta<R> m = make_meta<R>(find_range<Zero>(row + g * l.group, length), c.levels());
+      meta.set(s * l.groups() + g, m);
+      raw_here += m.raw ? length : 0;
+      // A group of whole blocks is coded at once, while it is in the first cache.
+      if (l.group % 32 == 0) encode_groups<T, Zero>(row, 0, l, s, g, g + 1, c, dither, meta, data);
+    }
+    if (l.group % 32) encode_groups<T, Zero>(row, 0, l, s, g0, g1, c, dither, meta, data);
+    atomic_add(&raw, raw_here);
+  });
+  return raw;
+}
+
+template <class T, bool Zero>
+void decode_all(const uint8_t* data, const Layout& l, int64_t rounding, uint64_t seed, T* out,
+                int64_t threads) {
+  const MetaArray<Real<T>> meta{const_cast<uint8_t*>(data), l.samples * l.groups()};
+  each_chunk(l, threads, [&](int64_t s, int64_t g0, int64_t g1) {
+    Dither dither{seed};
+    const Coding c = coding(l.bits[s], rounding, Zero);
+    decode_groups<T, Zero>(data, l, s, g0, g1, c, dither, meta, out + s * l.n, 0);
+  });
+}
+
+// Returns the number of elements in raw groups; when it is not zero, group_raw must follow.
+int64_t group_encode(const void* x, int64_t dtype, int64_t samples, int64_t n, int64_t group,
+                     const uint8_t* bits, const int64_t* offsets, int64_t rounding, int64_t zero,
+                     uint64_t seed, uint8_t* data, int64_t size, int64_t threads) {
+  const Layout l{samples, n, group, bits, offsets};
+  return with_float(dtype, [&](auto element) -> int64_t {
+    using T = decltype(element);
+    if (!l.fits(size, meta_bytes<T>(l))) return kBadArgument;
+    const T* p = static_cast<const T*>(x);
+    return zero ? encode_all<T, true>(p, l, rounding, seed, data, threads)
+                : encode_all<T, false>(p, l, rounding, seed, data, threads);
+  });
+}
+
+// Copies the raw groups of x behind the codes.
+int64_t group_raw(const void* x, int64_t dtype, int64_t samples, int64_t n, int64_t group,
+                  const uint8_t* bits, const int64_t* offsets, uint8_t* data, int64_t size) {
+  const Layout l{samples, n, group, bits, offsets};
+  return with_float(dtype, [&](auto element) -> int64_t {
+    using T = decltype(element);
+    if (!l.fits(size, meta_bytes<T>(l))) return kBadArgument;
+    if (!raw_fits<T>(data, l, size)) return kBadArgument;
+    each_raw<T>(data, l, [&](int64_t first, int64_t length, int64_t done) {
+      std::memcpy(data + offsets[samples] + done * int64_t(sizeof(T)),
+                  static_cast<const T*>(x) + first, size_t(length) * sizeof(T));
+    });
+    return kOk;
+  });
+}
+
+int64_t group_decode(const uint8_t* data, int64_t size, void* out, int64_t dtype, int64_t samples,
+                     int64_t n, int64_t group, const uint8_t* bits, const int64_t* offsets,
+                     int64_t rounding, int64_t zero, uint64_t seed, int64_t threads) {
+  const Layout l{samples, n, group, bits, offsets};
+  return with_float(dtype, [&](auto element) -> int64_t {
+    using T = decltype(element);
+    T* p = static_cast<T*>(out);
+    if (!l.fits(size, meta_bytes<T>(l))) return kDamaged;
+    if (!raw_fits<T>(data, l, size)) return kDamaged;
+    zero ? decode_all<T, true>(data, l, rounding, seed, p, threads)
+         : decode_all<T, false>(data, l, rounding, seed, p, threads);
+    restore_raw(data, l, p);
+    return kOk;
+  });
+}
+
+template <class T>
+int64_t nonzero_as(const uint8_t* data, const Layout& l, T* out, T on, int64_t threads) {
+  each_chunk(l, threads, [&](int64_t s, int64_t g0, int64_t g1) {
+    const int64_t end = min_of(l.n, g1 * l.group), bits = l.bits[s];
+    T* row = out + s * l.n;
+    for (int64_t i = g0 * l.group; i < end; i += 32) {
+      const int64_t m = min_of<int64_t>(32, end - i);
+      const uint8_t* in = data + l.offsets[s] + i / 8 * bits;
+      uint32_t word = 0;
+      if (m == 32)
+        for (int64_t j = 0; j < bits; ++j) word |= load_as<uint32_t>(in + 4 * j);
+      else
+        word = nonzero_bytes(load_planes(in, int(bits), m));
+      m == 32 ? fill32(row + i, word, on) : fill_some(row + i, word, on, m);
+    }
+  });
+  return kOk;
+}
+
+// 1 where the code is not that of zero, else 0, as any floating type or bool.
+int64_t group_nonzero(const uint8_t* data, int64_t size, void* out, int64_t dtype, int64_t samples,
+                      int64_t n, int64_t group, int64_t meta_item, const uint8_t* bits,
+                      const int64_t* offsets, int64_t threads) {
+  const Layout l{samples, n, group, bits, offsets};
+  if (group < 1 || !l.fits(size, 2 * samples * l.groups() * meta_item)) return kDamaged;
+  if (dtype == kU8) return nonzero_as(data, l, static_cast<uint8_t*>(out), uint8_t(1), threads);
+  return with_float(dtype, [&](auto element) -> int64_t {
+    using T = decltype(element);
+    return nonzero_as(data, l, static_cast<T*>(out), narrow<T>(Real<T>(1)), threads);
+  });
+}
+
+ACTZIP_END
+
+ACTZIP_ENTRY(group_nonzero,
+             (const uint8_t* data, int64_t size, void* out, int64_t dtype, int64_t samples,
+              int64_t n, int64_t group, int64_t meta_item, const uint8_t* bits,
+              const int64_t* offsets, int64_t threads),
+             (data, size, out, dtype, samples, n, group, meta_item, bits, offsets, threads))
+ACTZIP_ENTRY(group_encode,
+             (const void* x, int64_t dtype, int64_t samples, int64_t n, int64_t group,
+              const uint8_t* bits, const int64_t* offsets, int64_t rounding, int64_t zero,
+              uint64_t seed, uint8_t* data, int64_t size, int64_t threads),
+             (x, dtype, samples, n, group, bits, offsets, rounding, zero, seed, data, size, threads))
+ACTZIP_ENTRY(group_raw,
+             (const void* x, int64_t dtype, int64_t samples, int64_t n, int64_t group,
+              const uint8_t* bits, const int64_t* offsets, uint8_t* data, int64_t size),
+             (x, dtype, samples, n, group, bits, offsets, data, size))
+ACTZIP_ENTRY(group_decode,
+             (const uint8_t* data, int64_t size, void* out, int64_t dtype, int64_t samples,
+              int64_t n, int64_t group, const uint8_t* bits, const int64_t* offsets,
+              int64_t rounding, int64_t zero, uint64_t seed, int64_t threads),
+             (data, size, out, dtype, samples, n, group, bits, offsets, rounding, zero, seed,
+              threads))

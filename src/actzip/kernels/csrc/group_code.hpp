@@ -1,0 +1,113 @@
+// The walk of the group code over chunks of groups: what Group and Dual share.
+#pragma once
+
+#include "group_layout.hpp"
+
+ACTZIP_BEGIN
+
+// f(row, first group, end group) for every chunk of groups.
+template <class G>
+inline void each_chunk(const Layout& l, int64_t threads, G&& f) {
+  const int64_t per_row = l.chunks();
+  parallel_for(l.samples * per_row, threads, [&](int64_t c) {
+    const int64_t g0 = c % per_row * l.chunk();
+    f(c / per_row, g0, min_of(l.groups(), g0 + l.chunk()));
+  });
+}
+
+// Codes of the groups [g0, g1) of row s, whose metadata is there; x[i - origin] is element i.
+template <class T, bool Zero, bool Noisy>
+ACTZIP_INLINE void encode_walk(const T* x, int64_t origin, const Layout& l, int64_t s, int64_t g0,
+                               int64_t g1, const Coding& c, Dither& dither,
+                               const MetaArray<Real<T>>& meta, uint8_t* data) {
+  using R = Real<T>;
+  uint8_t* codes = data + l.offsets[s];
+  const auto value = [&](int64_t g) {
+    const Meta<R> m = meta.get(s * l.groups() + g);
+    return Pair<R>{m.lo, reciprocal(m.step)};
+  };
+  each_block<R>(l, g0, g1, value, [&](int64_t i, int64_t m, const auto& lo, const auto& inverse)
+                                      __attribute__((always_inline)) {
+    const int64_t block = s * l.rows32() + i / 32;
+    const Key key = dither.at(block);
+    uint8_t* out = codes + i / 8 * c.bits;
+    if constexpr (sizeof(R) == 4)
+      encode32<Zero, Noisy>(take32(x + (i - origin), m), lo, inverse, key, block, c, m, out);
+    else
+      encode32(take32(x + (i - origin), m), lo, inverse, key, block, c, m, out);
+  });
+}
+
+template <class T, bool Zero>
+inline void encode_groups(const T* x, int64_t origin, const Layout& l, int64_t s, int64_t g0,
+                          int64_t g1, const Coding& c, Dither& dither,
+                          const MetaArray<Real<T>>& meta, uint8_t* data) {
+  c.noisy ? encode_walk<T, Zero, true>(x, origin, l, s, g0, g1, c, dither, meta, data)
+          : encode_walk<T, Zero, false>(x, origin, l, s, g0, g1, c, dither, meta, data);
+}
+
+// Elements of the groups [g0, g1) of row s into x; element i goes to x[i - origin].
+template <class T, bool Zero, bool Subtract>
+ACTZIP_INLINE void decode_walk(const uint8_t* data, const Layout& l, int64_t s, int64_t g0,
+                               int64_t g1, const Coding& c, Dither& dither,
+                               const MetaArray<Real<T>>& meta, T* x, int64_t origin) {
+  using R = Real<T>;
+  const uint8_t* codes = data + l.offsets[s];
+  const auto value = [&](int64_t g) {
+    const Meta<R> m = meta.get(s * l.groups() + g);
+    return Pair<R>{m.lo, m.step};
+  };
+  each_block<R>(l, g0, g1, value, [&](int64_t i, int64_t m, const auto& lo, const auto& step)
+                                      __attribute__((always_inline)) {
+    const int64_t block = s * l.rows32() + i / 32;
+    const Key key = dither.at(block);
+    const uint8_t* in = codes + i / 8 * c.bits;
+    if constexpr (sizeof(R) == 4)
+      give32(x + (i - origin), decode32<T, Zero, Subtract>(in, lo, step, key, block, c.bits, m), m);
+    else
+      give32(x + (i - origin), decode32(in, lo, step, key, block, c, m), m);
+  });
+}
+
+template <class T, bool Zero>
+inline void decode_groups(const uint8_t* data, const Layout& l, int64_t s, int64_t g0, int64_t g1,
+                          const Coding& c, Dither& dither, const MetaArray<Real<T>>& meta, T* x,
+                          int64_t origin) {
+  c.subtract ? decode_walk<T, Zero, true>(data, l, s, g0, g1, c, dither, meta, x, origin)
+             : decode_walk<T, Zero, false>(data, l, s, g0, g1, c, dither, meta, x, origin);
+}
+
+// ---- raw groups: behind the codes, in order ----
+
+template <class T> inline int64_t meta_bytes(const Layout& l) {
+  return MetaArray<Real<T>>{nullptr, l.samples * l.groups()}.bytes();
+}
+
+// f(first element, count, elements before) of every raw group, in order; returns the elements.
+template <class T, class G>
+inline int64_t each_raw(const uint8_t* data, const Layout& l, G&& f) {
+  const MetaArray<Real<T>> meta{const_cast<uint8_t*>(data), l.samples * l.groups()};
+  int64_t count = 0;
+  for (int64_t k = 0; k < meta.groups; ++k) {
+    if (!meta.is_raw(k)) continue;
+    const int64_t g = k % l.groups(), length = l.length(g);
+    f(k / l.groups() * l.n + g * l.group, length, count);
+    count += length;
+  }
+  return count;
+}
+
+// Whether the raw groups fill the payload exactly to its end.
+template <class T> inline bool raw_fits(const uint8_t* data, const Layout& l, int64_t size) {
+  const int64_t count = each_raw<T>(data, l, [](int64_t, int64_t, int64_t) {});
+  return count * int64_t(sizeof(T)) == size - l.offsets[l.samples];
+}
+
+template <class T> inline void restore_raw(const uint8_t* data, const Layout& l, T* out) {
+  const uint8_t* from = data + l.offsets[l.samples];
+  each_raw<T>(data, l, [&](int64_t first, int64_t length, int64_t done) {
+    std::memcpy(out + first, from + done * int64_t(sizeof(T)), size_t(length) * sizeof(T));
+  });
+}
+
+ACTZIP_END

@@ -1,0 +1,108 @@
+// How a group payload is laid out, and the walk over its blocks of 32.
+//
+// A tensor is `samples` rows of n elements; groups and blocks of 32 start afresh in each row.
+// Payload: metadata of all groups | codes of row 0 | codes of row 1 | … | raw groups, in order.
+#pragma once
+
+#include "group_block.hpp"
+
+ACTZIP_BEGIN
+
+struct Layout {
+  int64_t samples, n, group;
+  const uint8_t* bits;     // of each row
+  const int64_t* offsets;  // of each row's codes, then their end; counted from the payload's start
+
+  int64_t groups() const { return n ? ceil_div(n, group) : 0; }
+  int64_t length(int64_t g) const { return min_of(n, (g + 1) * group) - g * group; }
+  int64_t rows32() const { return ceil_div(n, 32); }  // blocks of a row
+  // Groups per chunk: chunks start on a block of 32 in any case.
+  int64_t chunk() const {
+    const int64_t unit = group % 32 ? 32 : 1;
+    return unit * max_of<int64_t>(1, 16384 / (unit * group));
+  }
+  int64_t chunks() const { return groups() ? ceil_div(groups(), chunk()) : 0; }
+  bool fits(int64_t size, int64_t meta_bytes) const {
+    if (samples < 0 || n < 0 || group < 1 || offsets[0] != meta_bytes) return false;
+    for (int64_t s = 0; s < samples; ++s)
+      if (bits[s] < 1 || bits[s] > 8 || offsets[s + 1] - offsets[s] != planes_size(n, bits[s]))
+        return false;
+    return offsets[samples] <= size;
+  }
+};
+
+inline Coding coding(int bits, int64_t rounding, int64_t zero) {
+  return {bits, zero != 0, rounding != 0, rounding == 2};
+}
+
+// Values of 32 elements starting at x; beyond m zeros, so that no byte after the tensor is read.
+template <class T> ACTZIP_INLINE Block take32(const T* x, int64_t m) {
+  if (m >= 32) return load32(x);
+  T buffer[32] = {};
+  std::memcpy(buffer, x, size_t(m) * sizeof(T));
+  return load32(buffer);
+}
+ACTZIP_INLINE Wide<double> take32(const double* x, int64_t m) {
+  Wide<double> w{};
+  std::memcpy(w.a, x, size_t(min_of<int64_t>(m, 32)) * sizeof(double));
+  return w;
+}
+template <class T> ACTZIP_INLINE void give32(T* x, const Block& b, int64_t m) {
+  if (m >= 32) return store32(x, b);
+  T buffer[32];
+  store32(buffer, b);
+  std::memcpy(x, buffer, size_t(m) * sizeof(T));
+}
+ACTZIP_INLINE void give32(double* x, const Wide<double>& b, int64_t m) {
+  std::memcpy(x, b.a, size_t(min_of<int64_t>(m, 32)) * sizeof(double));
+}
+
+template <class R> struct Lanes;
+template <> struct Lanes<float> { using type = Block; };
+template <> struct Lanes<double> { using type = Wide<double>; };
+template <class R> ACTZIP_INLINE typename Lanes<R>::type spread(R x);
+template <> ACTZIP_INLINE Block spread<float>(float x) { return spread32(x); }
+template <> ACTZIP_INLINE Wide<double> spread<double>(double x) {
+  Wide<double> w;
+  for (double& a : w.a) a = x;
+  return w;
+}
+ACTZIP_INLINE Block gather(const Wide<float>& w) { return load32(w.a); }
+ACTZIP_INLINE Wide<double> gather(const Wide<double>& w) { return w; }
+
+template <class R> struct Pair { R lo, factor; };
+
+// Calls f(first element, count, lo, factor) for each block of 32 in the groups [g0, g1) of a row.
+// value(g) gives the group's lo and factor.
+template <class R, class V, class G>
+ACTZIP_INLINE void each_block(const Layout& l, int64_t g0, int64_t g1, V&& value, G&& f) {
+  const int64_t end = min_of(l.n, g1 * l.group);
+  if (l.group % 32 == 0) {
+    for (int64_t g = g0; g < g1; ++g) {
+      const auto [lo, factor] = value(g);
+      const auto a = spread<R>(lo), b = spread<R>(factor);
+      const int64_t stop = min_of(end, (g + 1) * l.group);
+      int64_t i = g * l.group;
+      for (; i + 32 <= stop; i += 32) f(i, int64_t(32), a, b);
+      if (i < stop) f(i, stop - i, a, b);
+    }
+    return;
+  }
+  int64_t g = g0, next = min_of(l.n, (g + 1) * l.group);
+  auto now = value(g);
+  for (int64_t i = g0 * l.group; i < end; i += 32) {
+    Wide<R> lo{}, factor{};
+    const int64_t m = min_of<int64_t>(32, end - i);
+    for (int64_t k = 0; k < m; ++k) {
+      if (i + k == next) {
+        now = value(++g);
+        next = min_of(l.n, (g + 1) * l.group);
+      }
+      lo.a[k] = now.lo;
+      factor.a[k] = now.factor;
+    }
+    f(i, m, gather(lo), gather(factor));
+  }
+}
+
+ACTZIP_END

@@ -1,0 +1,126 @@
+// Per-group metadata: least value and step, each rounded to the upper half of its bits first
+// (bfloat16 for float, 32 bits for double), so that quantizing uses exactly what is stored.
+#pragma once
+
+#include "simd.hpp"
+
+ACTZIP_BEGIN
+
+template <class R> struct Limits;
+template <> struct Limits<float> {
+  using Bits = uint32_t;
+  using Half = uint16_t;
+  static constexpr float kLargest = 0x1p124f;   // beyond: lo + codes * step could overflow
+  static constexpr float kSmallest = 0x1p-100f;  // a smaller range has no reciprocal step
+};
+template <> struct Limits<double> {
+  using Bits = uint64_t;
+  using Half = uint32_t;
+  static constexpr double kLargest = 0x1p1020;
+  static constexpr double kSmallest = 0x1p-900;
+};
+
+template <class R> constexpr int kHalfBits = 4 * sizeof(R);
+
+// What one pass over a group finds. `magnitude`: bits of the largest |x|, NaN and infinity on top.
+template <class R> struct Range { R lo, hi; typename Limits<R>::Bits magnitude; bool any; };
+
+template <class R> struct Meta {
+  R lo, step;
+  bool raw;  // the group is stored as it is, after the codes
+};
+
+template <class R> inline R upper_floor(R x) {
+  using Bits = typename Limits<R>::Bits;
+  constexpr Bits low = (Bits(1) << kHalfBits<R>) - 1;
+  const Bits bits = bit_cast<Bits>(x);
+  return bit_cast<R>((x < 0 ? bits + low : bits) & ~low);
+}
+template <class R> inline R upper_ceil_positive(R x) {
+  using Bits = typename Limits<R>::Bits;
+  constexpr Bits low = (Bits(1) << kHalfBits<R>) - 1;
+  return bit_cast<R>((bit_cast<Bits>(x) + low) & ~low);
+}
+
+// levels: the largest code, counted from the one that stands for lo.
+template <class R> inline Meta<R> make_meta(const Range<R>& range, int levels) {
+  using L = Limits<R>;
+  if (range.magnitude > bit_cast<typename L::Bits>(L::kLargest)) return {0, 0, true};
+  if (!range.any) return {0, 0, false};
+  if (levels == 0) return {upper_floor<R>(range.lo * R(0.5) + range.hi * R(0.5) + R(0)), 0, false};
+  const R lo = upper_floor<R>(range.lo + R(0));  // + 0: no negative zero
+  const R width = range.hi - lo;
+  if (width == 0) return {lo, 0, false};
+  if (width < L::kSmallest) return {0, 0, true};
+  return {lo, upper_ceil_positive<R>(width / R(levels)), false};
+}
+
+// Metadata in a payload: all lo first, then all steps; a raw group has all bits of step set.
+template <class R> struct MetaArray {
+  using Half = typename Limits<R>::Half;
+  using Bits = typename Limits<R>::Bits;
+  uint8_t* data;
+  int64_t groups;
+
+  static constexpr Half kRaw = Half(~Half(0));
+  int64_t bytes() const { return 2 * groups * int64_t(sizeof(Half)); }
+  bool is_raw(int64_t g) const { return step_bits(g) == kRaw; }
+  Half step_bits(int64_t g) const { return load_as<Half>(data + (groups + g) * int64_t(sizeof(Half))); }
+
+  Meta<R> get(int64_t g) const {
+    const Half lo = load_as<Half>(data + g * int64_t(sizeof(Half))), step = step_bits(g);
+    if (step == kRaw) return {0, 0, true};
+    return {bit_cast<R>(Bits(Bits(lo) << kHalfBits<R>)), bit_cast<R>(Bits(Bits(step) << kHalfBits<R>)), false};
+  }
+  void set(int64_t g, const Meta<R>& m) const {
+    const Half lo = Half(bit_cast<Bits>(m.lo) >> kHalfBits<R>);
+    const Half step = m.raw ? kRaw : Half(bit_cast<Bits>(m.step) >> kHalfBits<R>);
+    store_as(data + g * int64_t(sizeof(Half)), lo);
+    store_as(data + (groups + g) * int64_t(sizeof(Half)), step);
+  }
+};
+
+// ---- the pass over a group ----
+
+// Accumulators for each vector of a block: one chain of minima would be as slow as its latency.
+template <bool Zero> struct Seen {
+  Block lo, hi, magnitude;
+  ACTZIP_INLINE void see(int k, F a) {
+    magnitude.v[k] = max_magnitude(a, magnitude.v[k]);
+    if (Zero) a = hide_zeros(a);
+    lo.v[k] = vmin(a, lo.v[k]);
+    hi.v[k] = vmax(a, hi.v[k]);
+  }
+};
+
+template <bool Zero, class T>
+ACTZIP_INLINE Range<float> find_range(const T* x, int64_t n) {
+  const float inf = __builtin_inff();
+  Seen<Zero> seen{spread32(inf), spread32(-inf), spread32(0.0f)};
+  int64_t i = 0;
+  for (; i + 32 <= n; i += 32)
+    for (int k = 0; k < kVectors; ++k) seen.see(k, load(x + i + k * kLanes));
+  for (; i < n; ++i) seen.see(0, set1(widen(x[i])));
+  for (int k = 1; k < kVectors; ++k) {
+    seen.lo.v[0] = vmin(seen.lo.v[0], seen.lo.v[k]);
+    seen.hi.v[0] = vmax(seen.hi.v[0], seen.hi.v[k]);
+    seen.magnitude.v[0] = max_magnitude(seen.magnitude.v[k], seen.magnitude.v[0]);
+  }
+  const float lo = reduce_min(seen.lo.v[0]), hi = reduce_max(seen.hi.v[0]);
+  return {lo, hi, reduce_max_bits(seen.magnitude.v[0]), !(lo > hi)};
+}
+
+template <bool Zero>
+inline Range<double> find_range(const double* x, int64_t n) {
+  Range<double> r{__builtin_inf(), -__builtin_inf(), 0, false};
+  for (int64_t i = 0; i < n; ++i) {
+    r.magnitude = max_of<uint64_t>(r.magnitude, bit_cast<uint64_t>(x[i]) & ~0ull >> 1);
+    if (Zero && x[i] == 0) continue;
+    r.lo = x[i] < r.lo ? x[i] : r.lo;
+    r.hi = x[i] > r.hi ? x[i] : r.hi;
+  }
+  r.any = !(r.lo > r.hi);
+  return r;
+}
+
+ACTZIP_END

@@ -1,0 +1,123 @@
+// Index: integers as (x - min), `bits` bits each, one dense little-endian stream of bits.
+#include "core.hpp"
+
+ACTZIP_BEGIN
+
+constexpr int64_t kIndexChunk = 1 << 15;  // elements; a multiple of 8, so chunks start on bytes
+
+template <class F>
+inline int64_t with_int(int64_t dtype, F&& f) {
+  switch (dtype) {
+    case kU8: return f(uint8_t{});
+    case kI8: return f(int8_t{});
+    case kI16: return f(int16_t{});
+    case kU16: return f(uint16_t{});
+    case kI32: return f(int32_t{});
+    case kU32: return f(uint32_t{});
+    case kI64: return f(int64_t{});
+    default: return kBadArgument;  // uint64 comes as int64: only the difference matters
+  }
+}
+
+// lohi[0], lohi[1]: the least and the largest value.
+int64_t index_range(const void* x, int64_t dtype, int64_t n, int64_t* lohi, int64_t threads) {
+  if (n <= 0) return kBadArgument;
+  return with_int(dtype, [&](auto zero) -> int64_t {
+    using T = decltype(zero);
+    const T* p = static_cast<const T*>(x);
+    int64_t lo = int64_t(p[0]), hi = lo;
+    parallel_for(ceil_div(n, kIndexChunk), threads, [&](int64_t c) {
+      T a = p[c * kIndexChunk], b = a;
+      for (int64_t i = c * kIndexChunk; i < min_of(n, (c + 1) * kIndexChunk); ++i) {
+        a = min_of(a, p[i]);
+        b = max_of(b, p[i]);
+      }
+      atomic_lower(&lo, int64_t(a));
+      atomic_raise(&hi, int64_t(b));
+    });
+    lohi[0] = lo;
+    lohi[1] = hi;
+    return kOk;
+  });
+}
+
+// Writes values of `bits` (1…64) bits one after another.
+struct BitWriter {
+  uint8_t* p;
+  unsigned __int128 held = 0;
+  int count = 0;
+  inline void put(uint64_t v, int bits) {
+    held |= static_cast<unsigned __int128>(v) << count;
+    count += bits;
+    if (count >= 64) {
+      store_as<uint64_t>(p, uint64_t(held));
+      p += 8;
+      held >>= 64;
+      count -= 64;
+    }
+  }
+  inline void finish() {
+    for (; count > 0; count -= 8, held >>= 8) *p++ = uint8_t(held);
+  }
+};
+
+// The value of `bits` bits at position `at`, reading no byte at or after `size`.
+inline uint64_t get_bits(const uint8_t* data, int64_t size, uint64_t at, int bits, uint64_t mask) {
+  const int64_t byte = int64_t(at >> 3);
+  const int shift = int(at & 7);
+  if (byte + 8 <= size && shift + bits <= 64) return load_as<uint64_t>(data + byte) >> shift & mask;
+  uint64_t low = 0, high = 0;
+  const int64_t left = size - byte;
+  std::memcpy(&low, data + byte, size_t(min_of<int64_t>(8, left)));
+  if (left > 8) high = data[byte + 8];
+  return (shift ? low >> shift | high << (64 - shift) : low) & mask;
+}
+
+inline uint64_t mask_of(int bits) { return bits == 64 ? ~0ull : (1ull << bits) - 1; }
+
+int64_t index_encode(const void* x, int64_t dtype, int64_t n, int64_t lo, int64_t bits,
+                     uint8_t* data, int64_t size, int64_t threads) {
+  if (bits < 1 || bits > 64 || size != int64_t((uint64_t(n) * uint64_t(bits) + 7) / 8))
+    return kBadArgument;
+  return with_int(dtype, [&](auto zero) -> int64_t {
+    using T = decltype(zero);
+    const T* p = static_cast<const T*>(x);
+    parallel_for(ceil_div(n, kIndexChunk), threads, [&](int64_t c) {
+      BitWriter writer{data + c * kIndexChunk / 8 * bits};
+      for (int64_t i = c * kIndexChunk; i < min_of(n, (c + 1) * kIndexChunk); ++i)
+        writer.put(uint64_t(int64_t(p[i])) - uint64_t(lo), int(bits));
+      writer.finish();
+    });
+    return kOk;
+  });
+}
+
+int64_t index_decode(const uint8_t* data, int64_t size, void* out, int64_t dtype, int64_t n,
+                     int64_t lo, int64_t bits, int64_t threads) {
+  if (bits < 1 || bits > 64 || n < 0 || uint64_t(n) > uint64_t(INT64_MAX) / 64) return kDamaged;
+  if (size != int64_t((uint64_t(n) * uint64_t(bits) + 7) / 8)) return kDamaged;
+  const uint64_t mask = mask_of(int(bits));
+  return with_int(dtype, [&](auto zero) -> int64_t {
+    using T = decltype(zero);
+    T* p = static_cast<T*>(out);
+    parallel_for(ceil_div(n, kIndexChunk), threads, [&](int64_t c) {
+      for (int64_t i = c * kIndexChunk; i < min_of(n, (c + 1) * kIndexChunk); ++i)
+        p[i] = T(get_bits(data, size, uint64_t(i) * uint64_t(bits), int(bits), mask) + uint64_t(lo));
+    });
+    return kOk;
+  });
+}
+
+ACTZIP_END
+
+ACTZIP_ENTRY(index_range,
+             (const void* x, int64_t dtype, int64_t n, int64_t* lohi, int64_t threads),
+             (x, dtype, n, lohi, threads))
+ACTZIP_ENTRY(index_encode,
+             (const void* x, int64_t dtype, int64_t n, int64_t lo, int64_t bits, uint8_t* data,
+              int64_t size, int64_t threads),
+             (x, dtype, n, lo, bits, data, size, threads))
+ACTZIP_ENTRY(index_decode,
+             (const uint8_t* data, int64_t size, void* out, int64_t dtype, int64_t n, int64_t lo,
+              int64_t bits, int64_t threads),
+             (data, size, out, dtype, n, lo, bits, threads))

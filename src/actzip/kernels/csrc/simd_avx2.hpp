@@ -1,0 +1,144 @@
+// simd.hpp for AVX2 with FMA and F16C: 8 floats a vector.
+#pragma once
+
+#include <immintrin.h>
+
+#include "core.hpp"
+
+ACTZIP_BEGIN
+
+constexpr int kLanes = 8;
+using F = __m256;
+using Bytes = __m256i;
+
+ACTZIP_INLINE __m256i as_int(F a) { return _mm256_castps_si256(a); }
+ACTZIP_INLINE F as_float(__m256i a) { return _mm256_castsi256_ps(a); }
+
+ACTZIP_INLINE F set1(float x) { return _mm256_set1_ps(x); }
+ACTZIP_INLINE F vadd(F a, F b) { return _mm256_add_ps(a, b); }
+ACTZIP_INLINE F vsub(F a, F b) { return _mm256_sub_ps(a, b); }
+ACTZIP_INLINE F vmul(F a, F b) { return _mm256_mul_ps(a, b); }
+ACTZIP_INLINE F vmin(F a, F b) { return _mm256_min_ps(a, b); }  // b when either is NaN
+ACTZIP_INLINE F vmax(F a, F b) { return _mm256_max_ps(a, b); }
+ACTZIP_INLINE F vabs(F a) { return _mm256_andnot_ps(set1(-0.0f), a); }
+ACTZIP_INLINE F vrint(F a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+ACTZIP_INLINE F vor(F a, F b) { return _mm256_or_ps(a, b); }
+ACTZIP_INLINE F vsign(F a) { return _mm256_and_ps(a, set1(-0.0f)); }
+// a where c is not zero, else +0.
+ACTZIP_INLINE F where_nonzero(F c, F a) {
+  return _mm256_and_ps(_mm256_cmp_ps(c, _mm256_setzero_ps(), _CMP_NEQ_UQ), a);
+}
+// a with zeros turned to NaN, which vmin(a, b) and vmax(a, b) leave out.
+ACTZIP_INLINE F hide_zeros(F a) { return vor(a, _mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_EQ_OQ)); }
+ACTZIP_INLINE uint32_t bits_nonzero(F a) {
+  return uint32_t(_mm256_movemask_ps(_mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_NEQ_UQ)));
+}
+ACTZIP_INLINE uint32_t bits_not_le_zero(F a) {
+  return uint32_t(_mm256_movemask_ps(_mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_NLE_UQ)));
+}
+ACTZIP_INLINE uint32_t bits_same(F a, F b) {
+  return uint32_t(_mm256_movemask_ps(as_float(_mm256_cmpeq_epi32(as_int(a), as_int(b)))));
+}
+// The larger magnitude, compared as bits, so that NaN and infinity win.
+ACTZIP_INLINE F max_magnitude(F a, F b) { return as_float(_mm256_max_epi32(as_int(vabs(a)), as_int(b))); }
+
+ACTZIP_INLINE float reduce_min(F a) {
+  __m128 m = _mm_min_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  m = _mm_min_ps(m, _mm_movehl_ps(m, m));
+  return _mm_cvtss_f32(_mm_min_ss(m, _mm_movehdup_ps(m)));
+}
+ACTZIP_INLINE float reduce_max(F a) {
+  __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+  return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+ACTZIP_INLINE uint32_t reduce_max_bits(F a) {
+  __m128i m = _mm_max_epi32(_mm256_castsi256_si128(as_int(a)), _mm256_extracti128_si256(as_int(a), 1));
+  m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+  m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1));
+  return uint32_t(_mm_cvtsi128_si32(m));
+}
+
+ACTZIP_INLINE F load(const float* p) { return _mm256_loadu_ps(p); }
+ACTZIP_INLINE F load(const bf16* p) {
+  const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return as_float(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+ACTZIP_INLINE F load(const f16* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+ACTZIP_INLINE void store(float* p, F a) { _mm256_storeu_ps(p, a); }
+ACTZIP_INLINE void store(bf16* p, F a) {
+  const __m256i i = as_int(a);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(i, 16), _mm256_set1_epi32(1));
+  const __m256i r =
+      _mm256_srli_epi32(_mm256_add_epi32(i, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+  const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x08);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
+}
+ACTZIP_INLINE void store(f16* p, F a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+ACTZIP_INLINE __m256i mix8(uint32_t start, uint32_t middle) {
+  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  __m256i x = _mm256_add_epi32(_mm256_mullo_epi32(lane, _mm256_set1_epi32(int(kWeyl))),
+                               _mm256_set1_epi32(int(start)));
+  x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
+  x = _mm256_add_epi32(_mm256_mullo_epi32(x, _mm256_set1_epi32(int(kMixA))),
+                       _mm256_set1_epi32(int(middle)));
+  x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 15));
+  x = _mm256_mullo_epi32(x, _mm256_set1_epi32(int(kMixB)));
+  return _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
+}
+ACTZIP_INLINE void mix_dither(uint32_t start, uint32_t middle, F* v) {
+  // The half word stays in the high 16 bits: s * 2^16 converts exactly. Fused or not is the same.
+  const F scale = set1(0x1p-32f), half = set1(0x1p-17f);
+  for (int k = 0; k < 2; ++k) {
+    const __m256i x = mix8(start + uint32_t(8 * k) * kWeyl, middle);
+    v[k] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_slli_epi32(x, 16)), scale, half);
+    const __m256i high = _mm256_and_si256(x, _mm256_set1_epi32(int(0xffff0000u)));
+    v[k + 2] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(high), scale, half);
+  }
+}
+
+ACTZIP_INLINE Bytes round_saturate(const F* t) {
+  const __m256i a = _mm256_packs_epi32(_mm256_cvtps_epi32(t[0]), _mm256_cvtps_epi32(t[1]));
+  const __m256i b = _mm256_packs_epi32(_mm256_cvtps_epi32(t[2]), _mm256_cvtps_epi32(t[3]));
+  // Packing works within 128-bit halves; this puts the 4-byte pieces back in order.
+  return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b),
+                                     _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+ACTZIP_INLINE void widen_bytes(Bytes b, F* v) {
+  const __m128i low = _mm256_castsi256_si128(b), high = _mm256_extracti128_si256(b, 1);
+  v[0] = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(low));
+  v[1] = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(low, 8)));
+  v[2] = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(high));
+  v[3] = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(high, 8)));
+}
+
+ACTZIP_INLINE Bytes zero_bytes() { return _mm256_setzero_si256(); }
+ACTZIP_INLINE Bytes load_bytes(const uint8_t* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+ACTZIP_INLINE void store_bytes(uint8_t* p, Bytes b) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), b);
+}
+ACTZIP_INLINE Bytes min_bytes(Bytes a, uint8_t top) { return _mm256_min_epu8(a, _mm256_set1_epi8(char(top))); }
+ACTZIP_INLINE Bytes add_bytes(Bytes a, uint8_t n) { return _mm256_adds_epu8(a, _mm256_set1_epi8(char(n))); }
+ACTZIP_INLINE uint32_t nonzero_bytes(Bytes a) {
+  return ~uint32_t(_mm256_movemask_epi8(_mm256_cmpeq_epi8(a, _mm256_setzero_si256())));
+}
+ACTZIP_INLINE uint32_t plane(Bytes a, int j) {
+  return uint32_t(_mm256_movemask_epi8(_mm256_sll_epi16(a, _mm_cvtsi32_si128(7 - j))));
+}
+ACTZIP_INLINE Bytes or_plane(Bytes a, uint32_t word, int j) {
+  const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+  const __m256i bit = _mm256_set1_epi64x(int64_t(0x8040201008040201ull));
+  const __m256i each = _mm256_shuffle_epi8(_mm256_set1_epi32(int(word)), spread);
+  const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(each, bit), bit);
+  return _mm256_or_si256(a, _mm256_and_si256(set, _mm256_set1_epi8(char(1 << j))));
+}
+
+ACTZIP_END

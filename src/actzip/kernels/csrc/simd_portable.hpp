@@ -1,0 +1,122 @@
+// simd.hpp in plain C++: arrays of 8 floats, left to the compiler to vectorise.
+#pragma once
+
+#include "core.hpp"
+
+ACTZIP_BEGIN
+
+constexpr int kLanes = 8;
+struct F { float a[kLanes]; };
+struct Bytes { uint8_t a[32]; };
+
+template <class G> ACTZIP_INLINE F each(G&& f) {
+  F r;
+  for (int i = 0; i < kLanes; ++i) r.a[i] = f(i);
+  return r;
+}
+template <class G> ACTZIP_INLINE uint32_t each_bit(G&& f) {
+  uint32_t r = 0;
+  for (int i = 0; i < kLanes; ++i) r |= uint32_t(f(i)) << i;
+  return r;
+}
+template <class G> ACTZIP_INLINE Bytes each_byte(G&& f) {
+  Bytes r;
+  for (int i = 0; i < 32; ++i) r.a[i] = f(i);
+  return r;
+}
+ACTZIP_INLINE uint32_t raw_bits(float x) { return bit_cast<uint32_t>(x); }
+// Adding 1.5 * 2^23 leaves the nearest integer in the low bits; exact for |x| < 2^22.
+ACTZIP_INLINE float rint_small(float x) { return (x + 12582912.0f) - 12582912.0f; }
+
+ACTZIP_INLINE F set1(float x) { return each([&](int) { return x; }); }
+ACTZIP_INLINE F vadd(F a, F b) { return each([&](int i) { return a.a[i] + b.a[i]; }); }
+ACTZIP_INLINE F vsub(F a, F b) { return each([&](int i) { return a.a[i] - b.a[i]; }); }
+ACTZIP_INLINE F vmul(F a, F b) { return each([&](int i) { return a.a[i] * b.a[i]; }); }
+ACTZIP_INLINE F vmin(F a, F b) { return each([&](int i) { return a.a[i] < b.a[i] ? a.a[i] : b.a[i]; }); }
+ACTZIP_INLINE F vmax(F a, F b) { return each([&](int i) { return a.a[i] > b.a[i] ? a.a[i] : b.a[i]; }); }
+ACTZIP_INLINE F vabs(F a) { return each([&](int i) { return bit_cast<float>(raw_bits(a.a[i]) & 0x7fffffff); }); }
+ACTZIP_INLINE F vrint(F a) { return each([&](int i) { return rint_small(a.a[i]); }); }
+ACTZIP_INLINE F vor(F a, F b) {
+  return each([&](int i) { return bit_cast<float>(raw_bits(a.a[i]) | raw_bits(b.a[i])); });
+}
+ACTZIP_INLINE F vsign(F a) { return each([&](int i) { return bit_cast<float>(raw_bits(a.a[i]) & 0x80000000); }); }
+// a where c is not zero, else +0.
+ACTZIP_INLINE F where_nonzero(F c, F a) { return each([&](int i) { return c.a[i] != 0 ? a.a[i] : 0.0f; }); }
+// a with zeros turned to NaN, which vmin(a, b) and vmax(a, b) leave out.
+ACTZIP_INLINE F hide_zeros(F a) {
+  return each([&](int i) { return a.a[i] == 0 ? bit_cast<float>(0xffffffffu) : a.a[i]; });
+}
+ACTZIP_INLINE uint32_t bits_nonzero(F a) { return each_bit([&](int i) { return a.a[i] != 0; }); }
+ACTZIP_INLINE uint32_t bits_not_le_zero(F a) { return each_bit([&](int i) { return !(a.a[i] <= 0); }); }
+ACTZIP_INLINE uint32_t bits_same(F a, F b) {
+  return each_bit([&](int i) { return raw_bits(a.a[i]) == raw_bits(b.a[i]); });
+}
+// The larger magnitude, compared as bits, so that NaN and infinity win.
+ACTZIP_INLINE F max_magnitude(F a, F b) {
+  return each([&](int i) {
+    return bit_cast<float>(max_of(raw_bits(a.a[i]) & 0x7fffffff, raw_bits(b.a[i])));
+  });
+}
+ACTZIP_INLINE float reduce_min(F a) {
+  float m = a.a[0];
+  for (int i = 1; i < kLanes; ++i) m = a.a[i] < m ? a.a[i] : m;
+  return m;
+}
+ACTZIP_INLINE float reduce_max(F a) {
+  float m = a.a[0];
+  for (int i = 1; i < kLanes; ++i) m = a.a[i] > m ? a.a[i] : m;
+  return m;
+}
+ACTZIP_INLINE uint32_t reduce_max_bits(F a) {
+  uint32_t m = 0;
+  for (int i = 0; i < kLanes; ++i) m = max_of(m, raw_bits(a.a[i]));
+  return m;
+}
+
+template <class T> ACTZIP_INLINE F load(const T* p) { return each([&](int i) { return widen(p[i]); }); }
+template <class T> ACTZIP_INLINE void store(T* p, F a) {
+  for (int i = 0; i < kLanes; ++i) p[i] = narrow<T>(a.a[i]);
+}
+
+ACTZIP_INLINE void mix_dither(uint32_t start, uint32_t middle, F* v) {
+  for (int w = 0; w < 16; ++w) {
+    const uint32_t x = mix_word(Key{start, middle}, uint32_t(w));
+    v[w / 8].a[w % 8] = dither_of(int16_t(x));
+    v[2 + w / 8].a[w % 8] = dither_of(int16_t(x >> 16));
+  }
+}
+
+ACTZIP_INLINE Bytes round_saturate(const F* t) {
+  return each_byte([&](int i) {
+    const float x = t[i / 8].a[i % 8];
+    return uint8_t(rint_small(x > 0 ? (x < 255 ? x : 255.0f) : 0.0f));
+  });
+}
+ACTZIP_INLINE void widen_bytes(const Bytes& b, F* v) {
+  for (int i = 0; i < 32; ++i) v[i / 8].a[i % 8] = float(b.a[i]);
+}
+
+ACTZIP_INLINE Bytes zero_bytes() { return each_byte([](int) { return uint8_t(0); }); }
+ACTZIP_INLINE Bytes load_bytes(const uint8_t* p) { return each_byte([&](int i) { return p[i]; }); }
+ACTZIP_INLINE void store_bytes(uint8_t* p, const Bytes& b) { std::memcpy(p, b.a, 32); }
+ACTZIP_INLINE Bytes min_bytes(const Bytes& a, uint8_t top) {
+  return each_byte([&](int i) { return min_of(a.a[i], top); });
+}
+ACTZIP_INLINE Bytes add_bytes(const Bytes& a, uint8_t n) {
+  return each_byte([&](int i) { return uint8_t(min_of(255, a.a[i] + n)); });
+}
+ACTZIP_INLINE uint32_t nonzero_bytes(const Bytes& a) {
+  uint32_t r = 0;
+  for (int i = 0; i < 32; ++i) r |= uint32_t(a.a[i] != 0) << i;
+  return r;
+}
+ACTZIP_INLINE uint32_t plane(const Bytes& a, int j) {
+  uint32_t r = 0;
+  for (int i = 0; i < 32; ++i) r |= uint32_t(a.a[i] >> j & 1) << i;
+  return r;
+}
+ACTZIP_INLINE Bytes or_plane(const Bytes& a, uint32_t word, int j) {
+  return each_byte([&](int i) { return uint8_t(a.a[i] | (word >> i & 1) << j); });
+}
+
+ACTZIP_END

@@ -1,0 +1,57 @@
+"""Where things are in a Dual payload: shared by the codec and both backends.
+
+Payload: averages of all maps | group payload (layout.py) of what is left, a map being a group.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from actzip.kernels.layout import GroupLayout
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One dimension of a map, cut into blocks.
+
+    Aligned: ceil(size / block) blocks, the last may be short. Original: floor(size / k) blocks of
+    k = min(block, size), stretched over the whole dimension.
+    """
+
+    size: int
+    block: int
+    original: bool
+
+    @property
+    def k(self) -> int:
+        return min(self.block, self.size)
+
+    @property
+    def blocks(self) -> int:
+        return self.size // self.k if self.original else -(-self.size // self.k)
+
+    def span(self, b: int) -> range:
+        """The positions that block b averages."""
+        return range(b * self.k, min(self.size, (b + 1) * self.k))
+
+    def block_of(self, i: int) -> int:
+        """The block whose average stands at position i."""
+        return i * self.blocks // self.size if self.original else i // self.k
+
+
+@dataclass(frozen=True)
+class DualLayout:
+    maps: int
+    axes: tuple[Axis, Axis, Axis]  #: depth, height, width; size 1 where there is none
+    rest: GroupLayout
+
+    @property
+    def averages(self) -> int:
+        """Averages of one map."""
+        return math.prod(axis.blocks for axis in self.axes)
+
+    @property
+    def averages_size(self) -> int:
+        """Bytes of all averages."""
+        return self.maps * self.averages * self.rest.meta_item

@@ -1,0 +1,67 @@
+"""Group codes: binding to csrc/group.cpp; signatures as in reference/group.py."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from actzip.kernels.layout import GroupLayout
+from actzip.kernels.native.library import DTYPES, call, signed, threads
+
+
+def tables(layout: GroupLayout) -> tuple[Tensor, Tensor]:
+    bits = torch.tensor(layout.bits, dtype=torch.uint8)
+    return bits, torch.tensor(layout.offsets, dtype=torch.int64)
+
+
+def encode(x: Tensor, layout: GroupLayout, seed: int, data: Tensor) -> int:
+    bits, offsets = tables(layout)
+    return call(
+        "group_encode",
+        x,
+        DTYPES[x.dtype],
+        layout.samples,
+        layout.n,
+        layout.group,
+        bits,
+        offsets,
+        layout.rounding,
+        layout.zero,
+        signed(seed),
+        data,
+        data.numel(),
+        threads(),
+    )
+
+
+def store_raw(x: Tensor, layout: GroupLayout, data: Tensor) -> None:
+    bits, offsets = tables(layout)
+    sizes = (layout.samples, layout.n, layout.group)
+    call("group_raw", x, DTYPES[x.dtype], *sizes, bits, offsets, data, data.numel())
+
+
+def decode(data: Tensor, layout: GroupLayout, seed: int, out: Tensor) -> None:
+    bits, offsets = tables(layout)
+    call(
+        "group_decode",
+        data,
+        data.numel(),
+        out,
+        DTYPES[out.dtype],
+        layout.samples,
+        layout.n,
+        layout.group,
+        bits,
+        offsets,
+        layout.rounding,
+        layout.zero,
+        signed(seed),
+        threads(),
+    )
+
+
+def nonzero(data: Tensor, layout: GroupLayout, out: Tensor) -> None:
+    bits, offsets = tables(layout)
+    sizes = (layout.samples, layout.n, layout.group, layout.meta_item)
+    kind, count = DTYPES[out.dtype], threads()
+    call("group_nonzero", data, data.numel(), out, kind, *sizes, bits, offsets, count)

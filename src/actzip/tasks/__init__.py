@@ -1,0 +1,1 @@
+"""Real training jobs for the command line: data, models, loops."""

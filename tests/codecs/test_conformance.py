@@ -1,0 +1,69 @@
+"""Every registered codec goes through the kit, in several configurations, on both backends."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from actzip.codecs import BitMask, Cast, Codec, Dual, Group, Index, Keep, Shape, registered
+from actzip.testing import Promise, conformance
+
+BY_SAMPLE = tuple(1 + i % 8 for i in range(3))
+
+
+def relu_mask(codec: Codec, x: Tensor, y: Tensor) -> None:
+    assert torch.equal(y, x if x.dtype == torch.bool else (~(x <= 0)).to(x.dtype))
+
+
+def zero_or_two(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
+    bits = torch.rand(shape, generator=generator) > 0.5
+    return bits if dtype == torch.bool else (2.5 * bits).to(dtype)
+
+
+def equal(codec: Codec, x: Tensor, y: Tensor) -> None:
+    assert torch.equal(x, y)
+
+
+def nothing(codec: Codec, x: Tensor, y: Tensor) -> None:
+    """Shape promises no values; the kit has checked shape, dtype and strides."""
+
+
+
+PROMISES: dict[type[Codec], Promise] = {BitMask: relu_mask, Shape: nothing}
+
+CODECS: list[Codec] = [
+    Keep(),
+    Shape(),
+    Index(),
+    BitMask(),
+    Cast(torch.bfloat16),
+    Cast(torch.float16),
+    *(Group(bits=bits) for bits in range(1, 9)),
+    *(Group(bits=bits, zero=True) for bits in (1, 2, 5, 8)),
+    Group(bits=2, rounding="stochastic"),
+    Group(bits=3, rounding="nearest", zero=True),
+    Group(bits=4, group_size=1),
+    Group(bits=2, group_size=32),
+    Group(bits=2, group_size=100, zero=True),
+    Group(bits=BY_SAMPLE, group_size=16),
+    Group(bits=BY_SAMPLE, group_size=32, zero=True, rounding="stochastic"),
+    Dual(),
+    Dual(block=2, bits=5, rounding="stochastic"),
+    Dual(block=3, bits=1, align="original", rounding="nearest"),
+]
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=repr)
+def test_codec_keeps_every_promise(codec: Codec, backend: str) -> None:
+    conformance(codec, promise=PROMISES.get(type(codec)))
+
+
+def test_dropout_noise_comes_back_exactly(backend: str) -> None:
+    conformance(BitMask(on=2.5), promise=equal, values=zero_or_two)
+
+
+def test_every_registered_codec_is_in_the_kit() -> None:
+    elsewhere = {"Bounded", "FixedPoint"}  # test_bounded.py, test_fixedpoint.py
+    tried = {type(codec).__name__ for codec in CODECS}
+    assert set(registered()) - elsewhere == tried

@@ -1,0 +1,78 @@
+// What all targets share: reading choices and values from the fuzzer's bytes.
+//
+// Buffers are vectors of exactly the size that the bindings would give, so that the sanitizer sees
+// a single byte too much. `harness_threads` is 1 under a fuzzer and 4 in the check program.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "entries.hpp"
+
+using Bytes = std::vector<uint8_t>;
+
+extern int64_t harness_threads;
+
+inline void require(bool fact, const char* what) {
+  if (fact) return;
+  std::fprintf(stderr, "broken promise: %s\n", what);
+  std::abort();
+}
+
+struct Input {
+  const uint8_t* at;
+  size_t left;
+
+  uint64_t number(int bytes) {
+    uint64_t value = 0;
+    for (int i = 0; i < bytes && left > 0; ++i, ++at, --left) value |= uint64_t{*at} << (8 * i);
+    return value;
+  }
+  int64_t below(int64_t limit) { return int64_t(number(4) % uint64_t(limit)); }
+
+  // The rest of the input, repeated as often as needed.
+  Bytes fill(size_t size) {
+    Bytes out(size);
+    for (size_t i = 0; i < size; ++i) out[i] = left ? at[i % left] : 0;
+    return out;
+  }
+  // The rest of the input, as it is.
+  Bytes rest() { return Bytes(at, at + left); }
+};
+
+constexpr int64_t ITEM[4] = {4, 2, 2, 8};  // float32, bfloat16, float16, float64
+
+inline int64_t real_size(int64_t dtype) { return dtype == 3 ? 8 : 4; }
+
+inline void put_real(Bytes& to, size_t index, int64_t dtype, double value) {
+  const float single = float(value);
+  if (dtype == 3) std::memcpy(to.data() + 8 * index, &value, 8);
+  else std::memcpy(to.data() + 4 * index, &single, 4);
+}
+
+// n values: any bits at all, or tame ones (small multiples of 1/64, half of them zero).
+inline Bytes values(Input& in, int64_t n, int64_t dtype) {
+  const bool wild = in.number(1) & 1;
+  Bytes out = in.fill(size_t(n * ITEM[dtype]));
+  if (wild || dtype == 1 || dtype == 2) return out;
+  for (int64_t i = 0; i < n; ++i) {
+    const int8_t small = int8_t(out[size_t(i * ITEM[dtype])]);
+    const double tame = small > 0 ? small / 64.0 : 0;
+    put_real(out, size_t(i), dtype, tame);
+  }
+  return out;
+}
+
+// Flips or cuts what the input says; false when it asks for no damage.
+inline bool damage(Input& in, Bytes& bytes) {
+  const int64_t flips = in.below(4);
+  for (int64_t k = 0; k < flips && !bytes.empty(); ++k)
+    bytes[size_t(in.below(int64_t(bytes.size())))] ^= uint8_t(in.number(1) | 1);
+  return flips > 0;
+}
+
+inline void choose_isa(Input& in) { actzip_set_isa_level(int(in.number(1) % 3)); }
