@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -71,15 +73,25 @@ def test_without_a_plain_run_step_times_stand_alone() -> None:
     assert cells(text, "step time") == ["125 ms"]
 
 
-def test_train_runs_every_method_and_lossless_ends_as_plain_does() -> None:
+def test_train_runs_every_method_and_lossless_ends_as_plain_does(tmp_path: Path) -> None:
+    out = tmp_path / "train.json"
     tiny = ["--model", "resnet8", "--epochs", "1", "--batch", "512", "--threads", "1"]
-    done = runner.invoke(cli.app, ["train", *tiny], env={"COLUMNS": "120"})
+    done = runner.invoke(cli.app, ["train", *tiny, "--out", str(out)], env={"COLUMNS": "120"})
     assert done.exit_code == 0, done.output
     plain, lossless, fixed = cells(done.output, "last loss")
     assert plain == lossless
     assert abs(float(fixed) - float(plain)) < 0.5
     plain, lossless, _ = cells(done.output, "test accuracy")
     assert plain == lossless
+    saved = json.loads(out.read_text())["results"]
+    assert [run["config"]["method"] for run in saved] == ["plain", "lossless", "fixed"]
+    assert saved[2]["cost"]["ratio"] > 8
+
+
+def test_an_out_file_that_cannot_be_written_fails_before_training(tmp_path: Path) -> None:
+    done = runner.invoke(cli.app, ["train", "--out", str(tmp_path / "no" / "x.json")])
+    assert done.exit_code == 2
+    assert "there is no folder" in done.output
 
 
 def test_a_run_that_fails_says_which_and_why(monkeypatch: pytest.MonkeyPatch) -> None:

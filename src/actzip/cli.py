@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Annotated
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
 
+import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -59,6 +62,7 @@ def train(
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU threads; without it PyTorch's own choice.")
     ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file.")] = None,
 ) -> None:
     """Train a small ResNet on handwritten digits, once per method, and compare the costs.
 
@@ -69,6 +73,8 @@ def train(
         base = classify.Config(model=model, epochs=epochs, batch=batch, seed=seed, threads=threads)
         configs = [replace(base, method=name) for name in names]
         digits.require()
+        if out is not None and not out.parent.is_dir():
+            raise ValueError(f"--out {out}: there is no folder {out.parent}; make it first")
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     except ImportError as error:
@@ -77,6 +83,17 @@ def train(
     console = Console()
     results = [_train_once(config, console) for config in configs]
     console.print(table(results), _LEGEND)
+    if out is not None:
+        out.write_text(json.dumps(figures(results), indent=1) + "\n")
+
+
+def figures(results: list[classify.Result]) -> dict[str, Any]:
+    """The results as JSON, with what a reader needs to compare them with others."""
+    return {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "results": [asdict(result) for result in results],
+    }
 
 
 def _train_once(config: classify.Config, console: Console) -> classify.Result:

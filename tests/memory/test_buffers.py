@@ -19,7 +19,7 @@ def _empty(buffers: Buffers, numel: int) -> torch.Tensor:
 
 
 def test_payloads_share_a_slab_without_overlap() -> None:
-    slabs = Slabs(size=1 << 16)
+    slabs = Slabs(smallest=1 << 16, largest=1 << 16)
     parts = [slabs.allocate(n, CPU) for n in (100, 1, 0, 4000)]
     for i, part in enumerate(parts):
         part.fill_(i)
@@ -29,7 +29,7 @@ def test_payloads_share_a_slab_without_overlap() -> None:
 
 
 def test_a_slab_goes_with_its_last_payload() -> None:
-    slabs = Slabs(size=1 << 16)
+    slabs = Slabs(smallest=1 << 16, largest=1 << 16)
     first = [slabs.allocate(10_000, CPU) for _ in range(6)]
     second = [slabs.allocate(10_000, CPU) for _ in range(6)]
     slabs.close()
@@ -40,8 +40,19 @@ def test_a_slab_goes_with_its_last_payload() -> None:
     assert slabs.nbytes == 0
 
 
+def test_slabs_grow_with_what_is_stored() -> None:
+    slabs = Slabs()
+    parts = [slabs.allocate(100_000, CPU) for _ in range(1000)]
+    stored = sum(p.numel() for p in parts)
+    assert stored <= slabs.nbytes < 1.2 * stored
+    assert len({p.untyped_storage()._cdata for p in parts}) < 40
+    parts.clear()
+    slabs.close()
+    assert slabs.nbytes == 0
+
+
 def test_a_large_payload_is_a_slab_by_itself() -> None:
-    slabs = Slabs(size=1 << 16)
+    slabs = Slabs(smallest=1 << 16, largest=1 << 16)
     large = slabs.allocate(1 << 20, CPU)
     assert large.untyped_storage().nbytes() == 1 << 20
     assert slabs.nbytes == 0

@@ -14,45 +14,59 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-SLAB = 8 << 20
 _ALIGN = 64
 #: Below this the allocator's own free lists are as good.
 SMALLEST_BUFFER = 1 << 20
 
 
 class Slabs:
-    """Hands out payload memory from slabs; a slab goes when its last payload is gone."""
+    """Hands out payload memory from slabs; a slab goes when its last payload is gone.
 
-    def __init__(self, size: int = SLAB):
-        self.size = size
+    Slabs grow with what a pass has stored so far, so that the unused end of the last one stays
+    below an eighth of it.
+    """
+
+    def __init__(self, smallest: int = 1 << 20, largest: int = 16 << 20):
+        self.smallest = smallest
+        self.largest = largest
         self._slab: Tensor | None = None
         self._used = 0
+        self._stored = 0
         self._alive: list[StorageWeakRef] = []
         self._lock = threading.Lock()
 
     def allocate(self, nbytes: int, device: torch.device) -> Tensor:
-        """A 1-D uint8 tensor; large ones are slabs by themselves."""
-        if device.type != "cpu" or nbytes > self.size // 4:
+        """A 1-D uint8 tensor; what is larger than a slab has its own memory."""
+        room = -(-nbytes // _ALIGN) * _ALIGN
+        if device.type != "cpu" or room > self.largest // 4:
             return torch.empty(nbytes, dtype=torch.uint8, device=device)
         with self._lock:
-            if self._slab is None or self._used + nbytes > self.size:
-                self._slab = torch.empty(self.size, dtype=torch.uint8)
-                self._used = 0
-                self._alive = [ref for ref in self._alive if not ref.expired()]
-                self._alive.append(StorageWeakRef(self._slab.untyped_storage()))
+            if self._slab is None or self._used + room > self._slab.numel():
+                self._open(room)
+            assert self._slab is not None
             start = self._used
-            self._used += -(-nbytes // _ALIGN) * _ALIGN
+            self._used += room
+            self._stored += room
             return self._slab[start : start + nbytes]
+
+    def _open(self, room: int) -> None:
+        size = max(self.smallest, room, min(self.largest, self._stored // 8))
+        self._slab = torch.empty(size, dtype=torch.uint8)
+        self._used = 0
+        self._alive = [ref for ref in self._alive if not ref.expired()]
+        self._alive.append(StorageWeakRef(self._slab.untyped_storage()))
 
     def close(self) -> None:
         """The forward pass is over: hold no slab; its payloads do."""
         with self._lock:
             self._slab = None
+            self._stored = 0
 
     @property
     def nbytes(self) -> int:
         """Bytes of the slabs that are alive."""
-        return self.size * sum(not ref.expired() for ref in list(self._alive))
+        storages = [torch.UntypedStorage._new_with_weak_ptr(r.cdata) for r in list(self._alive)]
+        return sum(storage.nbytes() for storage in storages if storage is not None)
 
 
 class Buffers:

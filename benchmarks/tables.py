@@ -1,0 +1,114 @@
+"""Writes the README's tables from results/*.json, so that no figure is typed by hand.
+
+python benchmarks/tables.py            # rewrites README.md
+python benchmarks/tables.py --check    # fails when README.md is not what the results say
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from actzip.memory.measure import size
+
+HERE = Path(__file__).parent
+README = HERE.parent / "README.md"
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def load(name: str) -> Any:
+    return json.loads((HERE / "results" / f"{name}.json").read_text())
+
+
+def train() -> str:
+    """The digits job: one column per method."""
+    runs = load("train")["results"]
+    first = runs[0]
+    config = first["config"]
+    rows = [
+        ["test accuracy", *(f"{r['accuracy']:.1%}" for r in runs)],
+        ["saved for backward", *(size(r["cost"]["stored_bytes"]) for r in runs)],
+        ["ratio", *(f"{r['cost']['ratio']:.2f}×" for r in runs)],
+        ["live peak", *(size(r["cost"]["live_peak"]) for r in runs)],
+        ["resident peak", *(size(r["resident_peak"]) for r in runs)],
+        ["step time", *(f"{r['step_seconds'] / first['step_seconds']:.2f}×" for r in runs)],
+    ]
+    title = f"{config['model']}, batch {config['batch']}, {config['epochs']} epochs"
+    return markdown([title, *(r["config"]["method"] for r in runs)], rows)
+
+
+def step() -> str:
+    """One training step of each model: ratios to plain PyTorch."""
+    runs = [r for r in load("step")["results"] if "error" not in r]
+    plain = {r["model"]: r for r in runs if r["variant"] == "plain"}
+    rows = []
+    for r in runs:
+        base = plain[r["model"]]
+        stored = r["stored_bytes"]
+        rows.append(
+            [
+                r["model"],
+                r["variant"],
+                f"{r['best_seconds'] / base['best_seconds']:.2f}×",
+                "-" if stored is None else size(stored),
+                "-" if stored is None else f"{base['raw_bytes'] / stored:.1f}×",
+                f"{size(r['live_peak'])} ({base['live_peak'] / r['live_peak']:.2f}×)",
+                f"{size(r['resident_peak'])} ({base['resident_peak'] / r['resident_peak']:.2f}×)",
+            ]
+        )
+    header = ["model", "variant", "step time", "saved", "smaller", "live peak", "resident peak"]
+    return markdown(header, rows)
+
+
+def codecs() -> str:
+    """Speed of each codec against copy_ of the same tensor."""
+    found = load("codecs")
+    rows = [
+        [r["name"], f"{r['encode']:.2f}", f"{r['decode']:.2f}", f"{r['bits']:.2f}"]
+        for r in found["rows"]
+        if r.get("encode") is not None
+    ]
+    return markdown(["codec", "encode, × copy_", "decode, × copy_", "bits per element"], rows)
+
+
+def overhead() -> str:
+    found = load("overhead")
+    rows = [[name, f"{us:.2f} µs"] for name, us in found["over_plain_us"].items()]
+    return markdown(["200 × Linear(8, 8)", "per op over plain"], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "train": train,
+    "step": step,
+    "codecs": codecs,
+    "overhead": overhead,
+}
+
+
+def filled(text: str) -> str:
+    """The text with every `<!-- table:name -->` … `<!-- end -->` filled from its results."""
+
+    def fill(match: re.Match[str]) -> str:
+        return f"<!-- table:{match[1]} -->\n{TABLES[match[1]]()}\n<!-- end -->"
+
+    return re.sub(r"<!-- table:(\w+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL)
+
+
+def main() -> None:
+    text = README.read_text()
+    wanted = filled(text)
+    if "--check" in sys.argv:
+        sys.exit("README.md differs from the results" if wanted != text else 0)
+    README.write_text(wanted)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+// Index and BitMask: what is encoded comes back exactly; damaged bytes give a status.
+#include "input.hpp"
+
+int fuzz_index(const uint8_t* bytes, size_t size) {
+  static constexpr int64_t sizes[7] = {1, 1, 2, 4, 8, 2, 4};  // of the dtypes 4 to 10
+  Input in{bytes, size};
+  choose_isa(in);
+  const int64_t n = in.below(70000), dtype = 4 + in.below(7), item = sizes[dtype - 4];
+  Bytes out(size_t(n * item));
+  if (in.below(2)) {
+    const int64_t bits = in.below(70), lo = int64_t(in.number(8));
+    const Bytes data = in.fill(size_t((n * bits + 7) / 8 + in.below(2)));
+    actzip_index_decode(data.data(), int64_t(data.size()), out.data(), dtype, n, lo, bits,
+                        harness_threads);
+    return 0;
+  }
+  if (n == 0) return 0;
+  const Bytes x = in.fill(size_t(n * item));
+  int64_t lohi[2];
+  require(actzip_index_range(x.data(), dtype, n, lohi, harness_threads) == 0, "range");
+  int64_t bits = 1;
+  while (bits < 64 && (uint64_t(lohi[1]) - uint64_t(lohi[0])) >> bits) ++bits;
+  Bytes data(size_t((n * bits + 7) / 8));
+  require(actzip_index_encode(x.data(), dtype, n, lohi[0], bits, data.data(), int64_t(data.size()),
+                              harness_threads) == 0, "encodes");
+  require(actzip_index_decode(data.data(), int64_t(data.size()), out.data(), dtype, n, lohi[0],
+                              bits, harness_threads) == 0 && out == x, "comes back exactly");
+  return 0;
+}
+
+int fuzz_mask(const uint8_t* bytes, size_t size) {
+  Input in{bytes, size};
+  choose_isa(in);
+  const int64_t n = in.below(40000), kind = in.below(5);  // the four floats, then bool
+  const int64_t item = kind == 4 ? 1 : ITEM[kind];
+  Bytes out(size_t(n * item)), data(size_t((n + 7) / 8));
+  if (in.below(2)) {
+    data = in.fill(data.size() + size_t(in.below(2)));
+    actzip_mask_decode(data.data(), int64_t(data.size()), out.data(), kind, n, in.number(8),
+                       harness_threads);
+    return 0;
+  }
+  Bytes x = in.fill(size_t(n * item));
+  if (kind == 4)
+    for (uint8_t& b : x) b &= 1;
+  require(actzip_mask_encode(x.data(), kind, n, kind == 4 ? 0 : 1, 0, data.data(),
+                             harness_threads) == 0, "encodes");
+  require(actzip_mask_decode(data.data(), int64_t(data.size()), out.data(), kind, n, 1,
+                             harness_threads) == 0, "decodes");
+  if (kind == 4) require(out == x, "a bool mask comes back exactly");
+  return 0;
+}
