@@ -55,8 +55,17 @@ CODECS: list[Codec] = [
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=repr)
-def test_codec_keeps_every_promise(codec: Codec, backend: str) -> None:
+def test_codec_keeps_every_promise(codec: Codec) -> None:
     conformance(codec, promise=PROMISES.get(type(codec)))
+
+
+# The twin is slow, and tests/kernels compare it with the library byte by byte: a few will do.
+@pytest.mark.parametrize("codec", [Group(), Group(zero=True), Group(bits=BY_SAMPLE), Dual()], ids=repr)
+def test_codec_keeps_every_promise_on_the_reference(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACTZIP_KERNELS", "reference")
+    conformance(codec)
 
 
 def test_dropout_noise_comes_back_exactly(backend: str) -> None:

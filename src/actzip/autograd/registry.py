@@ -15,6 +15,7 @@ from actzip.autograd.saved import CopyReader, Kept, MaskReader, Pool, Reader, Sh
 from actzip.autograd.slots import Node, Rule
 from actzip.autograd.slots.masks import RELU
 from actzip.autograd.slots.noise import noise
+from actzip.autograd.slots.windows import window_of
 from actzip.codecs import BitMask, Index
 from actzip.codecs.base import Codec, Payload
 from actzip.methods.base import STRENGTH, Method, Role
@@ -68,7 +69,7 @@ class Registry:
             return self._value(row, BitMask(), t)
         if not t.dtype.is_floating_point:
             if rule.role is Role.INDEX:
-                return self._value(row, Index(), t)
+                return self._value(row, self._integers(node), t)
             return self.leave(row, t, f"a {t.dtype} tensor outside an index slot stays as it is")
         if t.dtype not in _FLOATS:
             return self.leave(row, t, f"no codec stores {t.dtype}")
@@ -99,6 +100,15 @@ class Registry:
             for owner in (self._values.get(key), self._bits.get(key)):
                 _hand_over(owner, row)
         return None
+
+    @staticmethod
+    def _integers(node: Node) -> Codec:
+        """A max-pool's indices are places in windows; all others take the bits of their range."""
+        pooled = getattr(node, "_raw_saved_self", None)
+        saved = None if pooled is None else pooled.data
+        if isinstance(saved, Tensor):
+            return window_of(node, tuple(saved.shape)) or Index()
+        return Index()
 
     def _coded(self, row: Row, t: Tensor) -> Reader | None:
         codec = self._method.codec(row.site, t)

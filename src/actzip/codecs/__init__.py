@@ -8,6 +8,7 @@ from actzip.codecs.index import Index
 from actzip.codecs.keep import Keep
 from actzip.codecs.mask import BitMask
 from actzip.codecs.shape import Shape
+from actzip.codecs.window import Window
 
 __all__ = [
     "BitMask",
@@ -20,6 +21,7 @@ __all__ = [
     "Payload",
     "PayloadError",
     "Shape",
+    "Window",
     "register",
     "registered",
 ]

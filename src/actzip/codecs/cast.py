@@ -64,6 +64,4 @@ def _convert(source: Tensor, target: Tensor) -> None:
     if torch.finfo(source.dtype).max > top:
         lost = torch.isinf(target) & torch.isfinite(source)
         if bool(lost.any()):
-            target[lost] = torch.copysign(torch.full_like(source[lost], top), source[lost]).to(
-                target.dtype
-            )
+            target[lost] = torch.full_like(target[lost], top).copysign(target[lost])

@@ -38,15 +38,17 @@ def conformance(
             for name, laid in inputs.layouts(x):
                 if _takes(codec, laid):
                     _named(f"{name} {dtype} {tuple(x.shape)}", check_round_trip, codec, laid, keep)
-            if dtype.is_floating_point and values is inputs.ordinary:
+            odd_too = dtype.is_floating_point and values is inputs.ordinary
+            if odd_too and tuple(x.shape) in inputs.ODD:
                 for name, odd in inputs.special(x):
                     _named(f"{name} {dtype} {tuple(x.shape)}", check_round_trip, codec, odd, keep)
     assert tried, f"{codec!r} took none of the kit's tensors; give it some with values="
     for dtype in inputs.DTYPES:
         for x in _accepted(codec, dtype, values):
             _named(f"{dtype} {tuple(x.shape)}", check_determinism, codec, x)
-            if 0 < x.numel() < 300:
-                _named(f"{dtype} {tuple(x.shape)}", check_damage, codec, x)
+        small = [x for x in _accepted(codec, dtype, values) if 1 < x.numel() < 300]
+        for x in small[:1]:
+            _named(f"{dtype} {tuple(x.shape)}", check_damage, codec, x)
 
 
 def error_bound(codec: Codec, x: Tensor, y: Tensor) -> None:
@@ -140,7 +142,7 @@ def _survives(codec: Codec, payload: Payload) -> None:
 
 def _some(bits: range) -> list[int]:
     """All of a short range, a fixed sample of a long one."""
-    return list(bits) if len(bits) <= 512 else random.Random(0).sample(bits, 512)
+    return list(bits) if len(bits) <= 256 else random.Random(0).sample(bits, 256)
 
 
 def _accepted(codec: Codec, dtype: torch.dtype, values: inputs.Values) -> Iterator[Tensor]:

@@ -27,6 +27,9 @@ SHAPES: tuple[tuple[int, ...], ...] = (
     (2, 3, 2, 5, 8),
 )
 
+#: The shapes that are also filled with special values.
+ODD: tuple[tuple[int, ...], ...] = ((), (33,), (257,), (2, 3, 7), (3, 2, 9, 10))
+
 DTYPES: tuple[torch.dtype, ...] = (
     torch.float32,
     torch.bfloat16,

@@ -81,8 +81,16 @@ inline void fill_dither(const Spec& spec, int64_t start, float* v) {
 
 // Adding 3 * 2^(mantissa - 1) rounds to the nearest even integer, which then stands in the low bits.
 template <class R> struct Magic;
-template <> struct Magic<float> { static constexpr float value = 12582912.0f; using Int = int32_t; };
-template <> struct Magic<double> { static constexpr double value = 6755399441055744.0; using Int = int64_t; };
+template <> struct Magic<float> {
+  static constexpr float value = 12582912.0f;
+  using Int = int32_t;
+  using Unsigned = uint32_t;
+};
+template <> struct Magic<double> {
+  static constexpr double value = 6755399441055744.0;
+  using Int = int64_t;
+  using Unsigned = uint64_t;
+};
 template <class R> using IntOf = typename Magic<R>::Int;
 
 // |x| as bits: they order like the magnitudes, with infinity and then NaN above all numbers.
@@ -133,6 +141,7 @@ inline bool quantize(const Real<T>* x, const Grid<Real<T>>& g, const float* v, i
                      Range<Real<T>>& range) {
   using R = Real<T>;
   using I = IntOf<R>;
+  using U = typename Magic<R>::Unsigned;
   I beyond = 0, largest = 0;
   int32_t lo = 0, hi = 0;
   for (int i = 0; i < BLOCK; ++i) {
@@ -144,9 +153,10 @@ inline bool quantize(const Real<T>* x, const Grid<Real<T>>& g, const float* v, i
     // nothing but zero comes back as zero; only 16-bit floats are coarse enough to break that
     if (DITHER && sizeof(T) == 2) beyond |= (back == 0) & (x[i] != 0) ? I(-1) : I(0);
     largest = max_of(largest, magnitude_bits(t));
-    const int32_t q = int32_t(bit_cast<I>(shifted) - bit_cast<I>(Magic<R>::value));
-    const int32_t symbol = DITHER ? q + (q >> 31) + 1 : q;
-    s[i] = x[i] != 0 ? symbol : 0;
+    // unsigned: what is wrong with a value that fails the check may wrap around
+    const uint32_t q = uint32_t(bit_cast<U>(shifted) - bit_cast<U>(Magic<R>::value));
+    const uint32_t symbol = DITHER ? q + 1 - (q >> 31) : q;
+    s[i] = x[i] != 0 ? int32_t(symbol) : 0;
     lo = min_of(lo, s[i]);
     hi = max_of(hi, s[i]);
   }

@@ -1,0 +1,27 @@
+"""Places in windows: binding to csrc/window.cpp; signatures as in reference/window.py."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from actzip.kernels.errors import DamagedError
+from actzip.kernels.native.library import call, threads
+
+
+def encode(indices: Tensor, geometry: list[list[int]], places: Tensor) -> bool:
+    shape = torch.tensor(geometry, dtype=torch.int64)
+    try:
+        call("window_encode", indices, indices.numel(), shape, places, threads())
+    except ValueError:
+        return False
+    return True
+
+
+def decode(places: Tensor, geometry: list[list[int]], indices: Tensor) -> bool:
+    shape = torch.tensor(geometry, dtype=torch.int64)
+    try:
+        call("window_decode", places, indices.numel(), shape, indices, threads())
+    except DamagedError:
+        return False
+    return True

@@ -1,0 +1,103 @@
+"""Choosing a backend, and what happens when the library is not there or is another."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from actzip import kernels
+from actzip.codecs import Group
+from actzip.kernels.errors import DamagedError
+from actzip.kernels.native import library
+
+FORMS = ["group", "dual", "mask", "index"]
+
+
+@pytest.fixture
+def _forget_library() -> Iterator[None]:
+    library._load.cache_clear()
+    yield
+    library._load.cache_clear()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_backends_have_the_same_functions(form: str) -> None:
+    native = importlib.import_module(f"actzip.kernels.native.{form}")
+    reference = importlib.import_module(f"actzip.kernels.reference.{form}")
+    for name in ("encode", "decode", "store_raw", "nonzero", "extremes"):
+        if hasattr(native, name):
+            ours, theirs = getattr(native, name), getattr(reference, name)
+            assert inspect.signature(ours) == inspect.signature(theirs), name
+
+
+def test_environment_chooses_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.zeros(1)
+    assert kernels.of(x, "group").__name__.endswith("native.group")
+    monkeypatch.setenv("ACTZIP_KERNELS", "reference")
+    assert kernels.backend_name() == "reference"
+    assert kernels.of(x, "group").__name__.endswith("reference.group")
+
+
+def test_other_devices_get_the_twin() -> None:
+    x = torch.zeros(1, device="meta")
+    assert kernels.of(x, "group").__name__.endswith("reference.group")
+
+
+@pytest.mark.usefixtures("_forget_library")
+def test_a_missing_library_warns_once_with_the_way_to_build_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(library, "_find", lambda: None)
+    with pytest.warns(RuntimeWarning, match="make setup"):
+        assert kernels.backend_name() == "reference"
+    assert kernels.backend_name() == "reference"  # a second warning would be an error here
+    codec, x = Group(bits=8), torch.randn(100)
+    assert float((codec.decode(codec.encode(x)) - x).abs().max()) < 0.02
+
+
+@pytest.mark.usefixtures("_forget_library")
+def test_a_file_that_is_no_library_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "libactzip.so"
+    path.write_text("no library")
+    monkeypatch.setattr(library, "_find", lambda: path)
+    with pytest.warns(RuntimeWarning, match=r"libactzip\.so does not load"):
+        assert not library.available()
+
+
+@pytest.mark.usefixtures("_forget_library")
+def test_a_library_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "INTERFACE", -1)
+    with pytest.warns(RuntimeWarning, match="built from other sources"):
+        assert not library.available()
+
+
+def test_a_status_becomes_an_error() -> None:
+    data, out = torch.zeros(1, dtype=torch.uint8), torch.zeros(100)
+    with pytest.raises(DamagedError, match="damaged"):
+        library.call("mask_decode", data, 1, out, 0, 100, 0, 1)
+    with pytest.raises(ValueError, match="bad arguments"):
+        library.call("mask_encode", out, 99, 100, 1, 0, data, 1)
+
+
+def _encode_in_child(queue: multiprocessing.queues.Queue[int]) -> None:
+    torch.set_num_threads(1)
+    queue.put(Group().encode(torch.randn(100_000)).nbytes)
+
+
+def test_a_forked_worker_does_not_hang() -> None:
+    Group().encode(torch.randn(100_000))  # the parent's pool of threads is running
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_encode_in_child, args=(queue,))
+    child.start()
+    assert queue.get(timeout=20) > 25_000
+    child.join(timeout=20)
+    assert child.exitcode == 0
