@@ -37,7 +37,8 @@ from actzip.tasks.models.resnet import ResNet, resnet50
 from actzip.tasks.models.vgg import VGG, VGG16
 from actzip.tasks.models.vit import ViT
 
-MODELS = ("resnet50", "vgg16", "vit_s16", "gpt")
+#: _cl: the same in channels_last, the layout in which oneDNN needs the least scratch
+MODELS = ("resnet50", "resnet50_cl", "vgg16", "vit_s16", "gpt")
 VARIANTS = ("plain", "checkpoint", "bf16", "lossless", "group2")
 WARMUP = 2  #: steps that are not timed
 
@@ -63,8 +64,8 @@ class Outcome:
     loss: float  #: after all steps: equal to plain's where the variant is exact
     raw_bytes: int | None  #: what autograd would keep; None where no session can count it
     stored_bytes: int | None  #: what was kept instead
-    held_bytes: int  #: live tensors between forward and backward, above model and inputs
-    live_peak: int  #: above model and inputs; gradients and optimizer state count
+    held_bytes: int  #: live tensors between forward and backward, counted as the next
+    live_peak: int  #: of the second step, above model, inputs and optimizer state
     resident_peak: int  #: of the whole process
     resident_growth: int  #: above the level before the first step
     backend: str | None
@@ -76,8 +77,12 @@ def build(job: Job) -> tuple[nn.Module, Tensor, Tensor]:
     side = 32 if job.tiny else 224
     images = torch.randn(job.batch, 3, side, side)
     labels = torch.randint(0, 10, (job.batch,))
-    if job.model == "resnet50":
-        return resnet50(width=4 if job.tiny else 64), images, labels
+    if job.model.startswith("resnet50"):
+        model = resnet50(width=4 if job.tiny else 64)
+        if job.model.endswith("_cl"):
+            last = torch.channels_last
+            return model.to(memory_format=last), images.to(memory_format=last), labels
+        return model, images, labels
     if job.model == "vgg16":
         return (VGG(((8,), (8,)), hidden=16) if job.tiny else VGG(VGG16)), images, labels
     if job.model == "vit_s16":
@@ -181,15 +186,15 @@ def run(job: Job) -> Outcome:
 def trace(job: Job) -> dict[str, Any]:
     """The exact figures, from untimed steps of a model of its own."""
     stepper = Stepper(job)
+    stepper.step()  # from the second step on optimizer state is there
     gc.collect()  # the profiler counts only releases of memory whose allocation it saw
     with measure() as whole:
         with measure() as forward:
             loss = stepper.forward()
         loss.backward()
+        del loss
         stepper.optimizer.step()
         stepper.optimizer.zero_grad()
-        del loss
-        stepper.step()  # optimizer state is there from the second step on
     session, plain = stepper.session, job.variant == "plain"
     if plain:  # what PyTorch keeps, counted by a session that changes no value
         session = attach("lossless", stepper.model, stepper.optimizer)
@@ -258,6 +263,14 @@ def chosen(names: list[str] | None, allowed: tuple[str, ...], what: str) -> list
     return list(dict.fromkeys(names or allowed))
 
 
+def kept(out: Path | None, measured: list[str]) -> list[dict[str, Any]]:
+    """Earlier results of the models that are not measured this time."""
+    if out is None or not out.exists():
+        return []
+    earlier: list[dict[str, Any]] = json.loads(out.read_text())["results"]
+    return [result for result in earlier if result["model"] not in measured]
+
+
 def main(
     model: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
     variant: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
@@ -274,7 +287,7 @@ def main(
     variants = chosen(variant, VARIANTS, "variant")
     if out is None and not tiny:
         out = Path(__file__).parent / "results" / "step.json"
-    results: list[dict[str, Any]] = []
+    results = kept(out, chosen(model, MODELS, "model"))
     for name in chosen(model, MODELS, "model"):
         outcomes: dict[str, Outcome] = {}
         for kind in variants:

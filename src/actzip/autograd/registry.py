@@ -17,7 +17,7 @@ from actzip.autograd.slots.masks import RELU
 from actzip.autograd.slots.noise import noise
 from actzip.autograd.slots.windows import window_of
 from actzip.codecs import BitMask, Index
-from actzip.codecs.base import Codec, Payload
+from actzip.codecs.base import Codec, Payload, fresh
 from actzip.methods.base import STRENGTH, Method, Role
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -138,7 +138,7 @@ class Registry:
         else:
             _hand_over(self._values.get(key), row)
             # ReLU's mask may be in the code itself: zero means off
-            masked = payload.codec.keeps_zeros and stored.relu
+            masked = payload.codec.keeps_mask and stored.relu
             stored.replace(row.role, payload, bits=None if masked else stored.bits)
             if masked:
                 _hand_over(self._bits.get(key), row)
@@ -171,7 +171,8 @@ class Registry:
             return MaskReader(found[0], t, levels)
         relu = mask is RELU
         source = t if relu else mask.test(node, t)
-        bits = BitMask().encode(source, allocate=self._pool.slabs.allocate)
+        # not in a slab: the next layer's code of a ReLU result mostly makes the bits unnecessary
+        bits = BitMask().encode(source, allocate=fresh if relu else self._pool.slabs.allocate)
         row.codec, row.stored_bytes = repr(bits.codec), bits.nbytes
         if key in self._stored:  # values in a code that cannot tell: the bits stand beside it
             stored = self._new(Role.MASK, None, bits)

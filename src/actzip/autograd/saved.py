@@ -105,9 +105,12 @@ class Stored:
         return decoded
 
     def decode(self, payload: Payload) -> Tensor:
+        return payload.codec.decode(payload, out=self.room(payload))
+
+    def room(self, payload: Payload) -> Tensor:
+        """Memory for the decoded tensor."""
         device = payload.data.device
-        out = self.buffers.empty(payload.shape, payload.stride, payload.dtype, device)
-        return payload.codec.decode(payload, out=out)
+        return self.buffers.empty(payload.shape, payload.stride, payload.dtype, device)
 
 
 class Pool:
@@ -191,7 +194,10 @@ class MaskReader(Reader):
         self.levels = levels
 
     def _read(self) -> Tensor:
-        bits = self.stored.bits
+        bits, value = self.stored.bits, self.stored.value
+        if bits is None and isinstance(value, Payload):
+            # from the codes, not from the values: dither may bring a small one back below zero
+            return value.codec.mask(value, out=self.stored.room(value))
         if bits is None:
             return super()._read()
         decoded = self.stored.decode(bits)

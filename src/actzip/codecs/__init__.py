@@ -1,8 +1,10 @@
 """Number formats: each turns a tensor into a `Payload` and back; see base.py for the contract."""
 
 from actzip.codecs.base import Codec, Payload, PayloadError, register, registered
+from actzip.codecs.bounded import Bounded
 from actzip.codecs.cast import Cast
 from actzip.codecs.dual import Dual
+from actzip.codecs.fixedpoint import FixedPoint
 from actzip.codecs.group import Group
 from actzip.codecs.index import Index
 from actzip.codecs.keep import Keep
@@ -12,9 +14,11 @@ from actzip.codecs.window import Window
 
 __all__ = [
     "BitMask",
+    "Bounded",
     "Cast",
     "Codec",
     "Dual",
+    "FixedPoint",
     "Group",
     "Index",
     "Keep",

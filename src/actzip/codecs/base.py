@@ -94,6 +94,18 @@ class Codec(ABC):
         """Whether zeros come back as zeros, and nothing else does: then ReLU's mask survives."""
         return self.exact
 
+    @property
+    def keeps_mask(self) -> bool:
+        """Whether `mask` works: which elements were zero can be read from the payload."""
+        return self.keeps_zeros
+
+    def mask(self, payload: Payload, out: Tensor | None = None) -> Tensor:
+        """1 where the stored value was not zero, else 0: of a ReLU's result, exactly its mask."""
+        if not self.keeps_mask:
+            raise ValueError(f"{self!r} does not tell zeros from small values; keep a BitMask()")
+        values = self.decode(payload, out)
+        return values.copy_(values != 0)
+
     def encode(self, x: Tensor, *, seed: int = 0, allocate: Allocate = fresh) -> Payload:
         self.check(x)
         dense = _dense(x.detach(), logical=self._logical())

@@ -82,9 +82,13 @@ class Bounded(Codec):
         """The error that was asked for, for each element; 0 for zeros."""
         errors = self.error if isinstance(self.error, tuple) else (self.error,)
         bound = torch.tensor(errors, dtype=torch.float64, device=x.device)
-        if len(errors) > 1:
-            bound = bound.view([-1 if d == self.channel_dim % x.dim() else 1 for d in range(x.dim())])
-        return torch.where(x == 0, torch.zeros_like(bound), bound.expand(x.shape))
+        if isinstance(self.error, tuple):
+            bound = bound.view(
+                [-1 if d == self.channel_dim % x.dim() else 1 for d in range(x.dim())]
+            )
+        else:
+            bound = bound[0]
+        return torch.where(x == 0, torch.zeros_like(bound), bound).expand(x.shape)
 
     def variance(self, x: Tensor) -> float:
         """Mean squared error when no block is raw: a uniform error within ±error, none in zeros."""

@@ -26,7 +26,9 @@ class Cast(Codec):
 
     def __post_init__(self) -> None:
         if self.dtype not in _SHORT:
-            raise ValueError(f"Cast(dtype=...) is torch.bfloat16 or torch.float16, got {self.dtype}")
+            raise ValueError(
+                f"Cast(dtype=...) is torch.bfloat16 or torch.float16, got {self.dtype}"
+            )
 
     def max_error(self, x: Tensor) -> Tensor:
         """Half a unit in the last place of the short type, or what lies beyond its range."""
@@ -41,7 +43,9 @@ class Cast(Codec):
         """Predicted mean squared error: a twelfth of the squared unit in the last place."""
         if x.dtype == self.dtype or x.numel() == 0:
             return 0.0
-        unit = torch.exp2(torch.frexp(x.double()).exponent.double() - 1) * torch.finfo(self.dtype).eps
+        unit = (
+            torch.exp2(torch.frexp(x.double()).exponent.double() - 1) * torch.finfo(self.dtype).eps
+        )
         return float((unit.square() / 12).masked_fill(x == 0, 0.0).mean())
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:

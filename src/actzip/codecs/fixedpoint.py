@@ -71,8 +71,11 @@ class FixedPoint(Codec):
         """The bound of the class docstring for each element, with the rounding of the dtype."""
         dense = x.detach().contiguous()
         layout = self._layout(dense)
-        limits = layout.limits(largest(dense.view(-1), layout))
-        bound = limits[torch.arange(dense.numel(), device=x.device) // layout.inner % limits.numel()]
+        # the last factor: encoding compares with the limit in computing precision
+        limits = layout.limits(largest(dense.view(-1), layout)).double() * (1 + 2.0**-20)
+        bound = limits[
+            torch.arange(dense.numel(), device=x.device) // layout.inner % limits.numel()
+        ]
         bound = bound.view(dense.shape)
         return torch.where(x == 0, torch.zeros_like(bound), bound) if self.skip_zeros else bound
 

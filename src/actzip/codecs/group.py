@@ -26,7 +26,7 @@ class Group(Codec):
     - rounding="nearest": |x - decode(encode(x))| <= step / 2, deterministic.
 
     Least value and step are stored in bfloat16 (the upper 32 bits for float64) and rounded before
-    anything is quantized: the least value downwards, so the group's range can grow by |least| / 128.
+    anything is quantized: the least value downwards, so the range can grow by |least| / 128.
 
     zero=True: zeros come back as exactly zero and nothing else does, the other 2^bits - 1 codes
     span the non-zero values (step is then their range over 2^bits - 2; a single bit keeps the mask
@@ -67,6 +67,10 @@ class Group(Codec):
     def keeps_zeros(self) -> bool:
         """With dither the mask is in the codes, see `mask`, but not in the decoded signs."""
         return self.zero and self.rounding != "dither"
+
+    @property
+    def keeps_mask(self) -> bool:
+        return self.zero
 
     def mask(self, payload: Payload, out: Tensor | None = None) -> Tensor:
         """1 where the stored value was not zero, else 0, read from the codes; needs zero=True.

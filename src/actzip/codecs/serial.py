@@ -47,7 +47,9 @@ def to_bytes(payload: Payload) -> bytes:
 def from_bytes(raw: bytes) -> Payload:
     """The payload that `to_bytes` wrote; a PayloadError says what is wrong with other bytes."""
     if len(raw) < _FRONT.size + _CRC.size:
-        raise PayloadError(f"a payload has at least {_FRONT.size + _CRC.size} bytes, got {len(raw)}")
+        raise PayloadError(
+            f"a payload has at least {_FRONT.size + _CRC.size} bytes, got {len(raw)}"
+        )
     magic, version, length = _FRONT.unpack_from(raw)
     if magic != _MAGIC:
         raise PayloadError(f"a payload starts with {_MAGIC!r}, got {magic!r}")

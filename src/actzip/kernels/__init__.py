@@ -21,7 +21,7 @@ _MODULES: dict[tuple[str, str], ModuleType] = {}
 
 
 def backend_name() -> str:
-    """"native" or "reference": what a CPU tensor gets now."""
+    """ "native" or "reference": what a CPU tensor gets now."""
     if os.environ.get("ACTZIP_KERNELS") == "reference":
         return "reference"
     return "native" if library.available() else "reference"

@@ -89,7 +89,7 @@ def level_of(ratio: float, dtype: torch.dtype) -> int:
 
 
 def sections(layout: BoundedLayout, data: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Views of table, headers and block data; None when there are too few bytes for the first two."""
+    """Views of table, headers and block data; None when bytes are too few for the first two."""
     table, headers = 8 * layout.chunks, layout.blocks
     if data.numel() < table + headers:
         return None

@@ -43,7 +43,9 @@ def normalise(counts: Sequence[int]) -> list[int]:
             found[gain.index(max(gain))] += 1
             missing -= 1
         else:
-            loss = [c / (f - 0.5) if f > 1 else math.inf for c, f in zip(counts, found, strict=True)]
+            loss = [
+                c / (f - 0.5) if f > 1 else math.inf for c, f in zip(counts, found, strict=True)
+            ]
             found[loss.index(min(loss))] -= 1
             missing += 1
     return found

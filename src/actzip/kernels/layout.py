@@ -7,6 +7,7 @@ row 1 | … | the elements of raw groups, in order.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -37,7 +38,7 @@ class GroupLayout:
         """Bytes of a stored least value or step: the upper half of the computing type."""
         return 4 if self.dtype == torch.float64 else 2
 
-    @property
+    @functools.cached_property
     def offsets(self) -> list[int]:
         """Where each row's codes start, and where the last row's end."""
         at = [2 * self.samples * self.groups * self.meta_item]

@@ -178,4 +178,4 @@ def _writable(x: Tensor) -> bool:
     for size, stride in zip(x.shape, x.stride(), strict=True):
         steps = torch.arange(size if stride else min(size, 1)) * stride
         offsets = (offsets.unsqueeze(-1) + steps).flatten()
-    return offsets.unique().numel() == offsets.numel()
+    return int(offsets.unique().numel()) == offsets.numel()

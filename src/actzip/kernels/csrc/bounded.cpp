@@ -32,7 +32,7 @@ int64_t bounded_encode(const uint8_t* x, int64_t n, int64_t dtype, const uint8_t
       atomic_add(&total, size);
       const int64_t at = __atomic_fetch_add(&used, size, __ATOMIC_RELAXED);
       place[c] = at + size <= room ? at : -1;
-      if (place[c] >= 0) std::memcpy(workspace + at, bytes, size_t(size));
+      if (place[c] >= 0) copy(workspace + at, bytes, size);
     });
     return total;
   });
@@ -58,16 +58,16 @@ int64_t bounded_gather(const uint8_t* x, int64_t n, int64_t dtype, const uint8_t
     using T = decltype(type);
     parallel_for(chunks, threads, [&](int64_t c) {
       uint8_t* const to = data + (load_as<uint64_t>(table + 8 * c) & OFFSET_MASK);
-      const size_t size = size_t(sizes[c] & OFFSET_MASK);
+      const int64_t size = int64_t(sizes[c] & OFFSET_MASK);
       if (place[c] >= 0) {
-        std::memcpy(to, workspace + place[c], size);
+        copy(to, workspace + place[c], size);
         return;
       }
       alignas(64) uint8_t bytes[chunk_room<T>()];
       int chosen = 0;
       encode_chunk<T, decltype(rounding)::value>(spec, reinterpret_cast<const T*>(x), c, headers,
                                                  bytes, chosen);
-      std::memcpy(to, bytes, size);
+      copy(to, bytes, size);
     });
     return kOk;
   });

@@ -121,7 +121,13 @@ inline void unpack(const uint8_t* in, uint64_t present, int width, uint32_t add,
 
 inline uint64_t nonzero_bits(const int32_t* s) {
   uint64_t mask = 0;
-#ifdef __AVX2__
+#ifdef __AVX512F__
+  for (int i = 0; i < BLOCK; i += 16) {
+    const __m512i v = _mm512_loadu_si512(s + i);
+    mask |= uint64_t{_mm512_test_epi32_mask(v, v)} << i;
+  }
+  return mask;
+#elif defined(__AVX2__)
   for (int i = 0; i < BLOCK; i += 8) {
     const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(s + i));
     const __m256i zero = _mm256_cmpeq_epi32(v, _mm256_setzero_si256());

@@ -35,7 +35,7 @@ inline bool unpack_block(const Spec& spec, int64_t first, uint8_t header, Source
   const uint8_t* source = from.at;
   if (from.readable - from.at < bytes + PAD) {
     std::memset(padded, 0, sizeof padded);
-    std::memcpy(padded, from.at, size_t(bytes));
+    copy(padded, from.at, bytes);
     source = padded;
   }
   from.at += bytes;

@@ -50,7 +50,6 @@ inline IntOf<Real<T>> quantize_blocks(const Spec& spec, int64_t first, const Rea
                                       Symbols& out) {
   Grid<Real<T>> g;
   Range<Real<T>> range;
-  IntOf<Real<T>> most = 0;
   alignas(64) float v[BLOCK];
   out.raw = 0;
   if (!DITHER) fill_dither(spec, first, v);
@@ -64,9 +63,8 @@ inline IntOf<Real<T>> quantize_blocks(const Spec& spec, int64_t first, const Rea
     }
     out.lo[b] = range.lo;
     out.hi[b] = range.hi;
-    most = max_of(most, range.ratio);
   }
-  return most;
+  return range.largest();
 }
 
 // 32- and 64-bit floats nearly always have level 0: that is tried first, which saves a pass.

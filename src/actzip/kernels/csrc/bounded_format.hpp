@@ -49,6 +49,11 @@ inline bool unpack_header(uint8_t byte, Header& h) {
   return combo <= DELTA && h.width <= MAX_WIDTH;
 }
 
+// memcpy that may be given nothing, and then null.
+inline void copy(void* to, const void* from, int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, size_t(bytes));
+}
+
 inline int bytes_of(int64_t bits) { return static_cast<int>((bits + 7) / 8); }
 
 inline int bit_width(uint32_t v) { return v == 0 ? 0 : 32 - __builtin_clz(v); }

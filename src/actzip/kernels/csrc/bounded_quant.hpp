@@ -126,12 +126,19 @@ inline int level_of(double ratio) {
   return level;
 }
 
-// What quantize finds out about a block: the least and the most of its symbols and zero, and the
-// largest |x / step| as bits.
+// What quantize finds out about a block: the least and the most of its symbols and zero; and about
+// all blocks so far: the largest |x / step| as bits, 64 maxima side by side (one number would take
+// a reduction per block).
 template <class R>
 struct Range {
   int32_t lo, hi;
-  IntOf<R> ratio;
+  alignas(64) IntOf<R> ratio[BLOCK] = {};
+
+  IntOf<R> largest() const {
+    IntOf<R> most = 0;
+    for (int i = 0; i < BLOCK; ++i) most = max_of(most, ratio[i]);
+    return most;
+  }
 };
 
 // Symbols of one block. False when any value fails the check: then the block is stored raw. The
@@ -142,7 +149,8 @@ inline bool quantize(const Real<T>* x, const Grid<Real<T>>& g, const float* v, i
   using R = Real<T>;
   using I = IntOf<R>;
   using U = typename Magic<R>::Unsigned;
-  I beyond = 0, largest = 0;
+  const I cap = magnitude_bits(R(Limits<T>::cap)) - 1;
+  I beyond = 0;
   int32_t lo = 0, hi = 0;
   for (int i = 0; i < BLOCK; ++i) {
     const R t = x[i] * g.inv[i];
@@ -152,7 +160,9 @@ inline bool quantize(const Real<T>* x, const Grid<Real<T>>& g, const float* v, i
     beyond |= magnitude_bits(g.eb[i]) - magnitude_bits(x[i] - back);
     // nothing but zero comes back as zero; only 16-bit floats are coarse enough to break that
     if (DITHER && sizeof(T) == 2) beyond |= (back == 0) & (x[i] != 0) ? I(-1) : I(0);
-    largest = max_of(largest, magnitude_bits(t));
+    const I ratio = magnitude_bits(t);
+    beyond |= cap - ratio;
+    range.ratio[i] = max_of(range.ratio[i], ratio);
     // unsigned: what is wrong with a value that fails the check may wrap around
     const uint32_t q = uint32_t(bit_cast<U>(shifted) - bit_cast<U>(Magic<R>::value));
     const uint32_t symbol = DITHER ? q + 1 - (q >> 31) : q;
@@ -160,8 +170,9 @@ inline bool quantize(const Real<T>* x, const Grid<Real<T>>& g, const float* v, i
     lo = min_of(lo, s[i]);
     hi = max_of(hi, s[i]);
   }
-  range = {lo, hi, largest};
-  return (beyond >= 0) & (largest < magnitude_bits(R(Limits<T>::cap)));
+  range.lo = lo;
+  range.hi = hi;
+  return beyond >= 0;
 }
 
 template <class T, bool DITHER>

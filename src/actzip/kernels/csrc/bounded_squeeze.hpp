@@ -54,6 +54,7 @@ struct BitWriter {
   bool full = false;
 
   void put(uint32_t value, int width) {
+    if (full) return;
     held |= uint64_t{value} << bits;
     for (bits += width; bits >= 8; bits -= 8, held >>= 8) {
       if (at == end) {

@@ -10,8 +10,9 @@ ACTZIP_INLINE void fill32(uint8_t* out, uint32_t word, uint8_t) {
 }
 template <class T>
 ACTZIP_INLINE void fill32(T* out, uint32_t word, T on) {
-  const F scale = set1(widen(on));
-  store32(out, map(to_floats(or_plane(zero_bytes(), word, 0)), [&](F a) { return vmul(a, scale); }));
+  const F value = set1(widen(on));
+  store32(out, map(to_floats(or_plane(zero_bytes(), word, 0)),
+                   [&](F bit) { return where_nonzero(bit, value); }));
 }
 ACTZIP_INLINE void fill32(double* out, uint32_t word, double on) {
   for (int i = 0; i < 32; ++i) out[i] = word >> i & 1 ? on : 0.0;

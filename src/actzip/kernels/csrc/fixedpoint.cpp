@@ -35,7 +35,7 @@ int64_t fixedpoint_range(const uint8_t* x, int64_t n, int64_t dtype, int64_t cha
     parallel_for(ceil_div(n, bounded::CHUNK), threads, [&](int64_t c) {
       const int64_t end = min_of(n, (c + 1) * bounded::CHUNK);
       for (int64_t i = c * bounded::CHUNK; i < end;) {
-        const int64_t stop = min_of(end, (i / inner + 1) * inner);
+        const int64_t stop = channels == 1 ? end : min_of(end, (i / inner + 1) * inner);
         const int64_t channel = i / inner % channels;
         I most = 0;
         for (; i < stop; ++i) {
@@ -65,7 +65,7 @@ int64_t fixedpoint_encode(const uint8_t* x, int64_t n, int64_t dtype, const uint
       sizes[c] = encode_chunk(spec, reinterpret_cast<const T*>(x), c, bytes);
       const int64_t at = __atomic_fetch_add(&used, sizes[c], __ATOMIC_RELAXED);
       place[c] = at + sizes[c] <= room ? at : -1;
-      if (place[c] >= 0) std::memcpy(workspace + at, bytes, size_t(sizes[c]));
+      if (place[c] >= 0) bounded::copy(workspace + at, bytes, sizes[c]);
     });
     return used;
   });
@@ -86,12 +86,12 @@ int64_t fixedpoint_gather(const uint8_t* x, int64_t n, int64_t dtype, const uint
     parallel_for(chunks, threads, [&](int64_t c) {
       uint8_t* const to = data + load_as<int64_t>(offsets + 8 * c);
       if (place[c] >= 0) {
-        std::memcpy(to, workspace + place[c], size_t(sizes[c]));
+        bounded::copy(to, workspace + place[c], sizes[c]);
         return;
       }
       alignas(64) uint8_t bytes[chunk_room<T>()];
       encode_chunk(spec, reinterpret_cast<const T*>(x), c, bytes);
-      std::memcpy(to, bytes, size_t(sizes[c]));
+      bounded::copy(to, bytes, sizes[c]);
     });
     return kOk;
   });

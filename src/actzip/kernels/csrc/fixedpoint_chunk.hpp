@@ -37,22 +37,28 @@ template <class R>
 struct Grid {
   alignas(64) R step[BLOCK], inv[BLOCK], limit[BLOCK], top[BLOCK];
   uint8_t bits[BLOCK];
-  bool even;  // one width for the whole block
+  bool even;             // one width for the whole block
+  int64_t channel = -1;  // the only one of the block, if there is only one
 };
 
 template <class R>
 inline void fill_grid(const Spec& spec, int64_t start, Grid<R>& g) {
-  int64_t channel = start / spec.inner % spec.channels, left = spec.inner - start % spec.inner;
+  const bool alone = spec.channels == 1;
+  int64_t channel = alone ? 0 : start / spec.inner % spec.channels;
+  int64_t left = alone ? BLOCK : spec.inner - start % spec.inner;
+  if (left >= BLOCK && channel == g.channel) return;
+  g.channel = left >= BLOCK ? channel : -1;
   g.even = true;
   for (int i = 0; i < BLOCK;) {
     const int64_t at = channel * int64_t(sizeof(R));
     const R step = load_as<R>(spec.steps + at);
     const R limit = spec.limits ? load_as<R>(spec.limits + at) : R(0);
+    const R inv = step > 0 ? R(1) / step : R(0);
     const uint8_t bits = spec.bits[channel];
     const int end = int(min_of<int64_t>(BLOCK, i + left));
     for (; i < end; ++i) {
       g.step[i] = step;
-      g.inv[i] = step > 0 ? R(1) / step : R(0);
+      g.inv[i] = inv;
       g.limit[i] = limit;
       g.top[i] = R((1 << (bits - 1)) - 1);
       g.bits[i] = bits;
@@ -142,7 +148,7 @@ inline bool unpack_codes(const Grid<R>& g, uint64_t present, const uint8_t*& at,
   const int bytes = bounded::bytes_of(total);
   if (end - at < bytes) return false;
   uint8_t padded[BLOCK * 2 + PAD] = {};
-  std::memcpy(padded, at, size_t(bytes));
+  bounded::copy(padded, at, bytes);
   at += bytes;
   if (g.even) {
     bounded::unpack(padded, present, g.bits[0], 0, u);

@@ -40,18 +40,18 @@ template <class R> ACTZIP_INLINE R reciprocal(R step) { return step > 0 ? R(1) /
 // ---- float, bf16, f16: vectors ----
 
 template <bool Zero, bool Noisy>
-ACTZIP_INLINE void encode32(const Block& x, const Block& lo, const Block& inverse, const Key& key,
-                     int64_t block, const Coding& c, int64_t m, uint8_t* out) {
+ACTZIP_INLINE void encode32(const Block& x, const Block& lo, const Block& inverse, Key key,
+                            int64_t block, int bits, int levels, int64_t m, uint8_t* out) {
   Block t = map(map(x, lo, [](F a, F b) { return vsub(a, b); }), inverse,
                 [](F a, F b) { return vmul(a, b); });
   if (Noisy) t = map(t, dither_block(key, block), [](F a, F b) { return vadd(a, b); });
-  Bytes codes = min_bytes(round_bytes(t), uint8_t(c.levels()));
+  Bytes codes = min_bytes(round_bytes(t), uint8_t(levels));
   uint32_t keep = first_bits(m);
   if (Zero) {
     codes = add_bytes(codes, 1);
     keep &= bits32(x, [](F a) { return bits_nonzero(a); });
   }
-  store_planes(codes, keep, c.bits, m, out);
+  store_planes(codes, keep, bits, m, out);
 }
 
 // The smallest number above zero.
@@ -71,8 +71,8 @@ template <> ACTZIP_INLINE float bounded<f16>(float x) {
 }
 
 template <class T, bool Zero, bool Subtract>
-ACTZIP_INLINE Block decode32(const uint8_t* in, const Block& lo, const Block& step, const Key& key,
-                      int64_t block, int bits, int64_t m) {
+ACTZIP_INLINE Block decode32(const uint8_t* in, const Block& lo, const Block& step, Key key,
+                             int64_t block, int bits, int64_t m) {
   const Block code = to_floats(load_planes(in, bits, m));
   Block q = code;
   if (Zero) q = map(q, [](F a) { return vsub(a, set1(1.0f)); });

@@ -17,25 +17,36 @@ inline void each_chunk(const Layout& l, int64_t threads, G&& f) {
 
 // Codes of the groups [g0, g1) of row s, whose metadata is there; x[i - origin] is element i.
 template <class T, bool Zero, bool Noisy>
-ACTZIP_INLINE void encode_walk(const T* x, int64_t origin, const Layout& l, int64_t s, int64_t g0,
-                               int64_t g1, const Coding& c, Dither& dither,
-                               const MetaArray<Real<T>>& meta, uint8_t* data) {
+inline void encode_walk(const T* x, int64_t origin, const Layout& l, int64_t s, int64_t g0,
+                        int64_t g1, const Coding& c, Dither& dither,
+                        const MetaArray<Real<T>>& meta, uint8_t* data) {
   using R = Real<T>;
   uint8_t* codes = data + l.offsets[s];
+  const int64_t first_block = s * l.rows32();
   const auto value = [&](int64_t g) {
     const Meta<R> m = meta.get(s * l.groups() + g);
     return Pair<R>{m.lo, reciprocal(m.step)};
   };
-  each_block<R>(l, g0, g1, value, [&](int64_t i, int64_t m, const auto& lo, const auto& inverse)
-                                      __attribute__((always_inline)) {
-    const int64_t block = s * l.rows32() + i / 32;
-    const Key key = dither.at(block);
-    uint8_t* out = codes + i / 8 * c.bits;
+  const auto block = [&](int64_t i, int64_t m, const auto& lo, const auto& inverse) {
+    const int64_t b = first_block + (i >> 5);
+    uint8_t* out = codes + (i >> 3) * c.bits;
     if constexpr (sizeof(R) == 4)
-      encode32<Zero, Noisy>(take32(x + (i - origin), m), lo, inverse, key, block, c, m, out);
+      encode32<Zero, Noisy>(take32(x + (i - origin), m), lo, inverse, dither.at(b), b, c.bits,
+                            c.levels(), m, out);
     else
-      encode32(take32(x + (i - origin), m), lo, inverse, key, block, c, m, out);
-  });
+      encode32(take32(x + (i - origin), m), lo, inverse, dither.at(b), b, c, m, out);
+  };
+  const auto run = [&](int64_t i, int64_t blocks, R lo, R inverse) {
+    if constexpr (sizeof(R) == 4)
+      each_key(dither, lo, inverse, first_block + (i >> 5), blocks, [&](int64_t done, const Run& r) {
+        encode_run<Zero, Noisy>(c.bits, x + (i - origin) + 32 * done, r,
+                                codes + ((i >> 3) + 4 * done) * c.bits);
+      });
+    else
+      for (int64_t b = 0; b < blocks; ++b)
+        block(i + 32 * b, int64_t(32), spread<R>(lo), spread<R>(inverse));
+  };
+  walk<R>(l, g0, g1, value, run, block);
 }
 
 template <class T, bool Zero>
@@ -48,25 +59,35 @@ inline void encode_groups(const T* x, int64_t origin, const Layout& l, int64_t s
 
 // Elements of the groups [g0, g1) of row s into x; element i goes to x[i - origin].
 template <class T, bool Zero, bool Subtract>
-ACTZIP_INLINE void decode_walk(const uint8_t* data, const Layout& l, int64_t s, int64_t g0,
-                               int64_t g1, const Coding& c, Dither& dither,
-                               const MetaArray<Real<T>>& meta, T* x, int64_t origin) {
+inline void decode_walk(const uint8_t* data, const Layout& l, int64_t s, int64_t g0,
+                        int64_t g1, const Coding& c, Dither& dither,
+                        const MetaArray<Real<T>>& meta, T* x, int64_t origin) {
   using R = Real<T>;
   const uint8_t* codes = data + l.offsets[s];
+  const int64_t first_block = s * l.rows32();
   const auto value = [&](int64_t g) {
     const Meta<R> m = meta.get(s * l.groups() + g);
     return Pair<R>{m.lo, m.step};
   };
-  each_block<R>(l, g0, g1, value, [&](int64_t i, int64_t m, const auto& lo, const auto& step)
-                                      __attribute__((always_inline)) {
-    const int64_t block = s * l.rows32() + i / 32;
-    const Key key = dither.at(block);
-    const uint8_t* in = codes + i / 8 * c.bits;
+  const auto block = [&](int64_t i, int64_t m, const auto& lo, const auto& step) {
+    const int64_t b = first_block + (i >> 5);
+    const uint8_t* in = codes + (i >> 3) * c.bits;
     if constexpr (sizeof(R) == 4)
-      give32(x + (i - origin), decode32<T, Zero, Subtract>(in, lo, step, key, block, c.bits, m), m);
+      give32(x + (i - origin), decode32<T, Zero, Subtract>(in, lo, step, dither.at(b), b, c.bits, m), m);
     else
-      give32(x + (i - origin), decode32(in, lo, step, key, block, c, m), m);
-  });
+      give32(x + (i - origin), decode32(in, lo, step, dither.at(b), b, c, m), m);
+  };
+  const auto run = [&](int64_t i, int64_t blocks, R lo, R step) {
+    if constexpr (sizeof(R) == 4)
+      each_key(dither, lo, step, first_block + (i >> 5), blocks, [&](int64_t done, const Run& r) {
+        decode_run<Zero, Subtract>(c.bits, codes + ((i >> 3) + 4 * done) * c.bits, r,
+                                   x + (i - origin) + 32 * done);
+      });
+    else
+      for (int64_t b = 0; b < blocks; ++b)
+        block(i + 32 * b, int64_t(32), spread<R>(lo), spread<R>(step));
+  };
+  walk<R>(l, g0, g1, value, run, block);
 }
 
 template <class T, bool Zero>

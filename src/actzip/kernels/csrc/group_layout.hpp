@@ -4,7 +4,7 @@
 // Payload: metadata of all groups | codes of row 0 | codes of row 1 | … | raw groups, in order.
 #pragma once
 
-#include "group_block.hpp"
+#include "group_run.hpp"
 
 ACTZIP_BEGIN
 
@@ -72,24 +72,24 @@ ACTZIP_INLINE Wide<double> gather(const Wide<double>& w) { return w; }
 
 template <class R> struct Pair { R lo, factor; };
 
-// Calls f(first element, count, lo, factor) for each block of 32 in the groups [g0, g1) of a row.
-// value(g) gives the group's lo and factor.
-template <class R, class V, class G>
-ACTZIP_INLINE void each_block(const Layout& l, int64_t g0, int64_t g1, V&& value, G&& f) {
+// Walks the groups [g0, g1) of a row; value(g) gives a group's lo and factor. When groups are whole
+// blocks: run(first element, blocks, lo, factor) for each group, and block(first element, count, lo,
+// factor) for what is left at the end of the row. Else block(…) throughout, with a lo and a factor
+// for each element.
+template <class R, class V, class G, class H>
+inline void walk(const Layout& l, int64_t g0, int64_t g1, V&& value, G&& run, H&& block) {
   const int64_t end = min_of(l.n, g1 * l.group);
   if (l.group % 32 == 0) {
     for (int64_t g = g0; g < g1; ++g) {
-      const auto [lo, factor] = value(g);
-      const auto a = spread<R>(lo), b = spread<R>(factor);
-      const int64_t stop = min_of(end, (g + 1) * l.group);
-      int64_t i = g * l.group;
-      for (; i + 32 <= stop; i += 32) f(i, int64_t(32), a, b);
-      if (i < stop) f(i, stop - i, a, b);
+      const Pair<R> now = value(g);
+      const int64_t first = g * l.group, length = l.length(g), left = length % 32;
+      run(first, length / 32, now.lo, now.factor);
+      if (left) block(first + length - left, left, spread<R>(now.lo), spread<R>(now.factor));
     }
     return;
   }
   int64_t g = g0, next = min_of(l.n, (g + 1) * l.group);
-  auto now = value(g);
+  Pair<R> now = value(g);
   for (int64_t i = g0 * l.group; i < end; i += 32) {
     Wide<R> lo{}, factor{};
     const int64_t m = min_of<int64_t>(32, end - i);
@@ -101,7 +101,7 @@ ACTZIP_INLINE void each_block(const Layout& l, int64_t g0, int64_t g1, V&& value
       lo.a[k] = now.lo;
       factor.a[k] = now.factor;
     }
-    f(i, m, gather(lo), gather(factor));
+    block(i, m, gather(lo), gather(factor));
   }
 }
 

@@ -83,31 +83,36 @@ template <class R> struct MetaArray {
 // ---- the pass over a group ----
 
 // Accumulators for each vector of a block: one chain of minima would be as slow as its latency.
+// Minima pass over NaNs, so these are looked for apart, two vectors at a time.
 template <bool Zero> struct Seen {
-  Block lo, hi, magnitude;
-  ACTZIP_INLINE void see(int k, F a) {
-    magnitude.v[k] = max_magnitude(a, magnitude.v[k]);
-    if (Zero) a = hide_zeros(a);
-    lo.v[k] = vmin(a, lo.v[k]);
-    hi.v[k] = vmax(a, hi.v[k]);
+  Block lo, hi;
+  Odd odd;
+  ACTZIP_INLINE void see(const Block& x) {
+    for (int k = 0; k < kVectors; k += 2) odd = odd_or(odd, x.v[k], x.v[k + 1]);
+    for (int k = 0; k < kVectors; ++k) {
+      const F a = Zero ? hide_zeros(x.v[k]) : x.v[k];
+      lo.v[k] = vmin(a, lo.v[k]);
+      hi.v[k] = vmax(a, hi.v[k]);
+    }
   }
 };
 
 template <bool Zero, class T>
-ACTZIP_INLINE Range<float> find_range(const T* x, int64_t n) {
+inline Range<float> find_range(const T* x, int64_t n) {
   const float inf = __builtin_inff();
-  Seen<Zero> seen{spread32(inf), spread32(-inf), spread32(0.0f)};
+  Seen<Zero> seen{spread32(inf), spread32(-inf), no_odd()};
   int64_t i = 0;
-  for (; i + 32 <= n; i += 32)
-    for (int k = 0; k < kVectors; ++k) seen.see(k, load(x + i + k * kLanes));
-  for (; i < n; ++i) seen.see(0, set1(widen(x[i])));
+  for (; i + 32 <= n; i += 32) seen.see(load32(x + i));
+  for (; i < n; ++i) seen.see(spread32(widen(x[i])));
   for (int k = 1; k < kVectors; ++k) {
     seen.lo.v[0] = vmin(seen.lo.v[0], seen.lo.v[k]);
     seen.hi.v[0] = vmax(seen.hi.v[0], seen.hi.v[k]);
-    seen.magnitude.v[0] = max_magnitude(seen.magnitude.v[k], seen.magnitude.v[0]);
   }
   const float lo = reduce_min(seen.lo.v[0]), hi = reduce_max(seen.hi.v[0]);
-  return {lo, hi, reduce_max_bits(seen.magnitude.v[0]), !(lo > hi)};
+  const float size = max_of(__builtin_fabsf(lo), __builtin_fabsf(hi));
+  const bool any = !(lo > hi);
+  if (any_odd(seen.odd)) return {lo, hi, ~0u, any};
+  return {lo, hi, any ? bit_cast<uint32_t>(size) : 0, any};
 }
 
 template <bool Zero>

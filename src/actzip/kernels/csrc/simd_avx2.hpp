@@ -39,8 +39,11 @@ ACTZIP_INLINE uint32_t bits_not_le_zero(F a) {
 ACTZIP_INLINE uint32_t bits_same(F a, F b) {
   return uint32_t(_mm256_movemask_ps(as_float(_mm256_cmpeq_epi32(as_int(a), as_int(b)))));
 }
-// The larger magnitude, compared as bits, so that NaN and infinity win.
-ACTZIP_INLINE F max_magnitude(F a, F b) { return as_float(_mm256_max_epi32(as_int(vabs(a)), as_int(b))); }
+// Whether a NaN was met.
+using Odd = F;
+ACTZIP_INLINE Odd no_odd() { return _mm256_setzero_ps(); }
+ACTZIP_INLINE Odd odd_or(Odd o, F a, F b) { return vor(o, _mm256_cmp_ps(a, b, _CMP_UNORD_Q)); }
+ACTZIP_INLINE bool any_odd(Odd o) { return _mm256_movemask_ps(o) != 0; }
 
 ACTZIP_INLINE float reduce_min(F a) {
   __m128 m = _mm_min_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -52,13 +55,6 @@ ACTZIP_INLINE float reduce_max(F a) {
   m = _mm_max_ps(m, _mm_movehl_ps(m, m));
   return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
 }
-ACTZIP_INLINE uint32_t reduce_max_bits(F a) {
-  __m128i m = _mm_max_epi32(_mm256_castsi256_si128(as_int(a)), _mm256_extracti128_si256(as_int(a), 1));
-  m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
-  m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1));
-  return uint32_t(_mm_cvtsi128_si32(m));
-}
-
 ACTZIP_INLINE F load(const float* p) { return _mm256_loadu_ps(p); }
 ACTZIP_INLINE F load(const bf16* p) {
   const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));

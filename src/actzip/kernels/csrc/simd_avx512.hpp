@@ -39,13 +39,15 @@ ACTZIP_INLINE uint32_t bits_not_le_zero(F a) {
 ACTZIP_INLINE uint32_t bits_same(F a, F b) {
   return _mm512_cmpeq_epi32_mask(_mm512_castps_si512(a), _mm512_castps_si512(b));
 }
-// The larger magnitude, compared as bits, so that NaN and infinity win.
-ACTZIP_INLINE F max_magnitude(F a, F b) {
-  return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(vabs(a)), _mm512_castps_si512(b)));
+// Whether a NaN was met.
+using Odd = __mmask16;
+ACTZIP_INLINE Odd no_odd() { return 0; }
+ACTZIP_INLINE Odd odd_or(Odd o, F a, F b) {
+  return _mm512_kor(o, _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q));
 }
+ACTZIP_INLINE bool any_odd(Odd o) { return o != 0; }
 ACTZIP_INLINE float reduce_min(F a) { return _mm512_reduce_min_ps(a); }
 ACTZIP_INLINE float reduce_max(F a) { return _mm512_reduce_max_ps(a); }
-ACTZIP_INLINE uint32_t reduce_max_bits(F a) { return _mm512_reduce_max_epu32(_mm512_castps_si512(a)); }
 
 ACTZIP_INLINE F load(const float* p) { return _mm512_loadu_ps(p); }
 ACTZIP_INLINE F load(const bf16* p) {

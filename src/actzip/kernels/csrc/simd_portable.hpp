@@ -51,12 +51,14 @@ ACTZIP_INLINE uint32_t bits_not_le_zero(F a) { return each_bit([&](int i) { retu
 ACTZIP_INLINE uint32_t bits_same(F a, F b) {
   return each_bit([&](int i) { return raw_bits(a.a[i]) == raw_bits(b.a[i]); });
 }
-// The larger magnitude, compared as bits, so that NaN and infinity win.
-ACTZIP_INLINE F max_magnitude(F a, F b) {
-  return each([&](int i) {
-    return bit_cast<float>(max_of(raw_bits(a.a[i]) & 0x7fffffff, raw_bits(b.a[i])));
-  });
+// Whether a NaN was met.
+using Odd = bool;
+ACTZIP_INLINE Odd no_odd() { return false; }
+ACTZIP_INLINE Odd odd_or(Odd o, F a, F b) {
+  for (int i = 0; i < kLanes; ++i) o |= a.a[i] != a.a[i] || b.a[i] != b.a[i];
+  return o;
 }
+ACTZIP_INLINE bool any_odd(Odd o) { return o; }
 ACTZIP_INLINE float reduce_min(F a) {
   float m = a.a[0];
   for (int i = 1; i < kLanes; ++i) m = a.a[i] < m ? a.a[i] : m;
@@ -67,12 +69,6 @@ ACTZIP_INLINE float reduce_max(F a) {
   for (int i = 1; i < kLanes; ++i) m = a.a[i] > m ? a.a[i] : m;
   return m;
 }
-ACTZIP_INLINE uint32_t reduce_max_bits(F a) {
-  uint32_t m = 0;
-  for (int i = 0; i < kLanes; ++i) m = max_of(m, raw_bits(a.a[i]));
-  return m;
-}
-
 template <class T> ACTZIP_INLINE F load(const T* p) { return each([&](int i) { return widen(p[i]); }); }
 template <class T> ACTZIP_INLINE void store(T* p, F a) {
   for (int i = 0; i < kLanes; ++i) p[i] = narrow<T>(a.a[i]);

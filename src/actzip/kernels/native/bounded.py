@@ -27,9 +27,7 @@ def encode(
     place = torch.empty(layout.chunks, dtype=torch.int64)
     room = workspace_size(layout.n, layout.itemsize)
     workspace = torch.empty(room, dtype=torch.uint8)
-    total = call(
-        "bounded_encode", *values, headers, sizes, place, workspace, room, threads()
-    )
+    total = call("bounded_encode", *values, headers, sizes, place, workspace, room, threads())
     table = 8 * layout.chunks
     data = allocate(table + layout.blocks + total)
     start = table + layout.blocks
@@ -51,7 +49,9 @@ def encode(
 def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
     parts = sections(layout, data)
     if parts is None:
-        raise DamagedError(f"bounded_decode: {data.numel()} bytes are too few for {layout.n} values")
+        raise DamagedError(
+            f"bounded_decode: {data.numel()} bytes are too few for {layout.n} values"
+        )
     table, headers, blocks = parts
     call(
         "bounded_decode",

@@ -26,9 +26,7 @@ def count(codes: Tensor) -> list[int]:
     return found
 
 
-def encode(
-    codes: Tensor, frequencies: Sequence[int], allocate: Callable[[int], Tensor]
-) -> Tensor:
+def encode(codes: Tensor, frequencies: Sequence[int], allocate: Callable[[int], Tensor]) -> Tensor:
     """Bytes of the uint8 codes: table, a uint64 offset per span, spans."""
     n, table = codes.numel(), entropy_table.store(frequencies)
     spans = -(-n // SPAN)

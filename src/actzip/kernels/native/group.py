@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -9,7 +11,9 @@ from actzip.kernels.layout import GroupLayout
 from actzip.kernels.native.library import DTYPES, call, signed, threads
 
 
+@functools.lru_cache(maxsize=1024)
 def tables(layout: GroupLayout) -> tuple[Tensor, Tensor]:
+    """Bits and offsets of the rows as the library reads them; layouts repeat in every step."""
     bits = torch.tensor(layout.bits, dtype=torch.uint8)
     return bits, torch.tensor(layout.offsets, dtype=torch.int64)
 

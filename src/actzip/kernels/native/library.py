@@ -10,6 +10,7 @@ import ctypes
 import functools
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -102,11 +103,10 @@ def call(name: str, *args: int | float | Tensor | None) -> int:
 
 
 @functools.cache
-def _entry(name: str, kinds: tuple[type, ...]) -> ctypes._NamedFuncPointer:
-    entry = getattr(_require(), f"actzip_{name}")
+def _entry(name: str, kinds: tuple[type, ...]) -> Callable[..., int]:
+    """The entry with the parameter types of one kind of call: Tensors and None are pointers."""
     prototype = ctypes.CFUNCTYPE(ctypes.c_int64, *[_C_TYPES.get(k, ctypes.c_void_p) for k in kinds])
-    made: ctypes._NamedFuncPointer = prototype(ctypes.cast(entry, ctypes.c_void_p).value)
-    return made
+    return prototype((f"actzip_{name}", _require()))
 
 
 _C_TYPES: dict[type, type] = {int: ctypes.c_int64, bool: ctypes.c_int64, float: ctypes.c_double}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,7 @@ _NONZERO, _NOT_LE_ZERO, _EQUALS_ON = 0, 1, 2
 _INTS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
+@functools.lru_cache(maxsize=256)
 def _raw_bits(value: float, dtype: torch.dtype) -> int:
     one = torch.tensor([value], dtype=dtype)
     return int(one.view(_INTS[dtype.itemsize]).item())

@@ -60,7 +60,9 @@ def encode(
 def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
     parts = sections(layout, data)
     if parts is None:
-        raise DamagedError(f"bounded_decode: {data.numel()} bytes are too few for {layout.n} values")
+        raise DamagedError(
+            f"bounded_decode: {data.numel()} bytes are too few for {layout.n} values"
+        )
     table, headers, body = parts
     entries = _integers(table.view(-1, 8))
     levels = entries >> 56 & 255
@@ -153,7 +155,9 @@ def _pack(codes: Tensor, present: Tensor, width: int) -> Tensor:
     """Codes of equal width, one block per row, least significant bit first."""
     bits = torch.arange(width, device=codes.device)
     places = (_positions(present, width)[:, :, None] + bits).flatten(1)
-    stream = torch.zeros(codes.shape[0], BLOCK * width + width, dtype=torch.long, device=codes.device)
+    stream = torch.zeros(
+        codes.shape[0], BLOCK * width + width, dtype=torch.long, device=codes.device
+    )
     stream.scatter_(1, places, (codes[:, :, None] >> bits & 1).flatten(1))
     octets = stream[:, : BLOCK * width].reshape(codes.shape[0], 8 * width, 8)
     return (octets << torch.arange(8, device=codes.device)).sum(2).to(torch.uint8)
@@ -165,7 +169,9 @@ def _with_bitmap(parts: Tensor, present: Tensor, lengths: Tensor) -> Tensor:
     joined = torch.cat([octets.sum(2).to(torch.uint8), parts], 1)
     short = (lengths + 7) // 8
     if int(short.min()) < 8:  # only the last block of a tensor
-        joined[-1] = torch.cat([joined[-1, : int(short[-1])], parts[-1], joined[-1, int(short[-1]) : 8]])
+        joined[-1] = torch.cat(
+            [joined[-1, : int(short[-1])], parts[-1], joined[-1, int(short[-1]) : 8]]
+        )
     return joined
 
 
@@ -207,7 +213,9 @@ def _locate(
     is_map = (combo & ~1 == BITMAP) & (headers != RAW)
     starts = torch.zeros_like(headers)
     at = offsets.clone()
-    for b in range(min(BLOCKS_PER_CHUNK, layout.blocks)):  # the chunks side by side, block after block
+    for b in range(
+        min(BLOCKS_PER_CHUNK, layout.blocks)
+    ):  # the chunks side by side, block after block
         rows = torch.arange(b, layout.blocks, BLOCKS_PER_CHUNK, device=headers.device)
         here = at[: rows.numel()]
         octets = _gather(body, here, 8)[:, :, None].long() >> torch.arange(8, device=at.device)

@@ -49,8 +49,9 @@ def encode(
     if table is None:
         return None
     codes = _codes(symbols, layout, table.is_signed).view(-1)[: layout.n].cpu().numpy()
-    found = _symbol_of(codes)
-    found = np.where(np.array(table.frequencies)[found] == 0, ESCAPE, found).astype(np.uint8)
+    wanted = _symbol_of(codes)
+    missing = np.array(table.frequencies)[wanted] == 0
+    found: Bytes = np.where(missing, ESCAPE, wanted).astype(np.uint8)
     values = padded(x, BLOCK).view(torch.uint8).cpu().numpy()
     spans = []
     for k, coded in enumerate(encode_spans(found, table.frequencies)):
@@ -105,7 +106,9 @@ def _look(symbols: Tensor, raw: Tensor, layout: BoundedLayout) -> SqueezeTable |
     signed = _codes(symbols, layout, True).view(-1)[: layout.n][looked]
     counts = _count(signed) + _count(flat[flat >= 0]) + [int((flat < 0).sum())]
     sizes = packed_sizes(symbols, raw, layout)
-    packed = int(sizes[torch.arange(layout.blocks, device=raw.device) // BLOCKS_PER_CHUNK % every == 0].sum())
+    packed = int(
+        sizes[torch.arange(layout.blocks, device=raw.device) // BLOCKS_PER_CHUNK % every == 0].sum()
+    )
     return choose_table(counts, packed, layout)
 
 

@@ -78,7 +78,9 @@ def _average(x: Tensor, layout: DualLayout) -> Tensor:
             columns = torch.zeros_like(x[:, 0, 0])
             for line in lines:
                 columns = columns + line
-            rows.append(torch.stack([_mean(columns, len(lines), width, b) for b in range(width.blocks)], -1))
+            rows.append(
+                torch.stack([_mean(columns, len(lines), width, b) for b in range(width.blocks)], -1)
+            )
     means = torch.stack(rows, 1).view(-1, depth.blocks, height.blocks, width.blocks)
     real = REAL[means.dtype]
     bits = means.view(real.bits)
@@ -111,5 +113,3 @@ def _load(data: Tensor, layout: DualLayout) -> Tensor:
     real = REAL[kind]
     wide = (data.clone().view(real.half).to(real.bits) << real.shift).view(kind)
     return wide.view(layout.maps, *(axis.blocks for axis in layout.axes))
-
-

@@ -29,9 +29,7 @@ def count(codes: Tensor) -> list[int]:
     return found
 
 
-def encode(
-    codes: Tensor, frequencies: Sequence[int], allocate: Callable[[int], Tensor]
-) -> Tensor:
+def encode(codes: Tensor, frequencies: Sequence[int], allocate: Callable[[int], Tensor]) -> Tensor:
     """Bytes of the uint8 codes: table, a uint64 offset per span, spans."""
     table = entropy_table.store(frequencies)
     spans = encode_spans(codes.cpu().numpy(), frequencies)

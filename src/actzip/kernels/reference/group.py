@@ -165,7 +165,6 @@ def per_element(value: Tensor, layout: GroupLayout) -> Tensor:
     return each.reshape(layout.samples, -1)[:, : layout.n]
 
 
-
 def _load(data: Tensor, layout: GroupLayout) -> metadata.Metadata:
     groups = layout.samples * layout.groups
     return metadata.load(data[: layout.offsets[0]], groups, real_type(layout.dtype))
