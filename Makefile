@@ -31,5 +31,9 @@ lint: setup
 bench: setup
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
+# The C++ encoders and decoders under sanitizers, fed with damaged bytes.
+fuzz:
+	$(MAKE) -C tests/native fuzz SECONDS=$(or $(SECONDS),20)
+
 clean:
 	rm -rf $(VENV) build

@@ -73,6 +73,9 @@ int64_t actzip_index_encode(const void*, int64_t, int64_t, int64_t, int64_t, uin
 int64_t actzip_index_decode(const uint8_t*, int64_t, void*, int64_t, int64_t, int64_t, int64_t,
                             int64_t);
 
+int64_t actzip_window_encode(const int64_t*, int64_t, const int64_t*, uint8_t*, int64_t);
+int64_t actzip_window_decode(const uint8_t*, int64_t, const int64_t*, int64_t*, int64_t);
+
 int64_t actzip_mask_encode(const void*, int64_t, int64_t, int64_t, uint64_t, uint8_t*, int64_t);
 int64_t actzip_mask_decode(const uint8_t*, int64_t, void*, int64_t, int64_t, uint64_t, int64_t);
 }

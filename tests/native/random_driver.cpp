@@ -19,12 +19,14 @@ int fuzz_group(const uint8_t*, size_t);
 int fuzz_dual(const uint8_t*, size_t);
 int fuzz_index(const uint8_t*, size_t);
 int fuzz_mask(const uint8_t*, size_t);
+int fuzz_window(const uint8_t*, size_t);
 
 static const struct { const char* name; Target run; } TARGETS[] = {
     {"bounded", fuzz_bounded}, {"bounded_entropy", fuzz_bounded_entropy},
     {"entropy", fuzz_entropy}, {"fixedpoint", fuzz_fixedpoint},
     {"group", fuzz_group},     {"dual", fuzz_dual},
     {"index", fuzz_index},     {"mask", fuzz_mask},
+    {"window", fuzz_window},
 };
 
 static Bytes random_input(std::mt19937_64& random) {

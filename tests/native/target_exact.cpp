@@ -1,4 +1,4 @@
-// Index and BitMask: what is encoded comes back exactly; damaged bytes give a status.
+// Index, Window and BitMask: what is encoded comes back exactly; damaged bytes give a status.
 #include "input.hpp"
 
 int fuzz_index(const uint8_t* bytes, size_t size) {
@@ -25,6 +25,35 @@ int fuzz_index(const uint8_t* bytes, size_t size) {
                               harness_threads) == 0, "encodes");
   require(actzip_index_decode(data.data(), int64_t(data.size()), out.data(), dtype, n, lohi[0],
                               bits, harness_threads) == 0 && out == x, "comes back exactly");
+  return 0;
+}
+
+int fuzz_window(const uint8_t* bytes, size_t size) {
+  Input in{bytes, size};
+  choose_isa(in);
+  int64_t g[18];  // pooled size, kernel, stride, padding, dilation, map size
+  int64_t planes = 1 + in.below(4), n = planes;
+  for (int d = 0; d < 3; ++d) {
+    g[d] = in.below(9), g[3 + d] = 1 + in.below(4), g[6 + d] = 1 + in.below(4);
+    g[9 + d] = in.below(3), g[12 + d] = 1 + in.below(3), g[15 + d] = 1 + in.below(20);
+    n *= g[d];
+  }
+  Bytes places(static_cast<size_t>(n));
+  std::vector<int64_t> indices(static_cast<size_t>(n));
+  if (in.below(2)) {
+    places = in.fill(size_t(n));
+    if (actzip_window_decode(places.data(), n, g, indices.data(), harness_threads) != 0) return 0;
+    Bytes again(static_cast<size_t>(n));
+    require(actzip_window_encode(indices.data(), n, g, again.data(), harness_threads) == 0 &&
+                again == places, "places that decode come back exactly");
+    for (int64_t i : indices)
+      require(i >= 0 && i < g[15] * g[16] * g[17], "an index lies in the map");
+    return 0;
+  }
+  const Bytes raw = in.fill(size_t(8 * n));
+  if (n) std::memcpy(indices.data(), raw.data(), raw.size());
+  for (int64_t& i : indices) i %= 4000;
+  actzip_window_encode(indices.data(), n, g, places.data(), harness_threads);
   return 0;
 }
 

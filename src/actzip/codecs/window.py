@@ -79,7 +79,7 @@ class Window(Codec):
             raise PayloadError("a place lies outside the window or the map; the bytes are damaged")
 
     def _geometry(self, shape: torch.Size) -> list[list[int]]:
-        """[pooled size, kernel, stride, padding, dilation, map size], padded to three dimensions."""
+        """Pooled size, kernel, stride, padding, dilation, map size; each of three dimensions."""
         found = tuple(shape[len(shape) - len(self.kernel) :])
         ones = (1,) * (3 - len(found))
         zeros = (0,) * (3 - len(found))

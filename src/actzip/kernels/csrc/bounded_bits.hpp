@@ -42,8 +42,12 @@ inline void unpack_any(const uint8_t* in, uint64_t present, int width, uint32_t 
 #ifdef __BMI2__
 
 template <class Lane> struct Lanes;
-template <> struct Lanes<uint8_t> { static constexpr uint64_t ones = 0x0101010101010101, full = 255; };
-template <> struct Lanes<uint16_t> { static constexpr uint64_t ones = 0x0001000100010001, full = 65535; };
+template <> struct Lanes<uint8_t> {
+  static constexpr uint64_t ones = 0x0101010101010101, full = 255;
+};
+template <> struct Lanes<uint16_t> {
+  static constexpr uint64_t ones = 0x0001000100010001, full = 65535;
+};
 
 template <class Lane>
 inline void pack_lanes(const Lane* u, uint64_t present, int width, uint8_t* out) {

@@ -14,7 +14,8 @@ struct Source {
 };
 
 // Reads n symbols of one block; advances `from`, never past its end.
-inline bool unpack_block(const Spec& spec, int64_t first, uint8_t header, Source& from, int64_t begin, int n, int32_t* chunk) {
+inline bool unpack_block(const Spec& spec, int64_t first, uint8_t header, Source& from,
+                         int64_t begin, int n, int32_t* chunk) {
   alignas(64) uint32_t u[BLOCK];
   uint32_t* const symbols = reinterpret_cast<uint32_t*>(chunk + begin);
   uint8_t padded[BLOCK * 4 + 8 + 2 * PAD];

@@ -125,7 +125,8 @@ inline bool unsqueeze_span(const Spec& spec, int64_t span, const Squeeze& how,
   const int64_t length = load_as<uint32_t>(at);
   const uint8_t* kept_at = end - kept;
   at += 4;
-  if (kept_at - at < length || !entropy::decode_span(at, at + length, count, table, coded)) return false;
+  if (kept_at - at < length) return false;
+  if (!entropy::decode_span(at, at + length, count, table, coded)) return false;
   for (int64_t i = count; i < ceil_div(count, BLOCK) * BLOCK; ++i) coded[i] = 0;
   BitReader extra{at + length, kept_at};
   for (int64_t k = 0; k < chunks; ++k) {

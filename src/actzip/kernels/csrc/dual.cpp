@@ -7,6 +7,35 @@
 
 ACTZIP_BEGIN
 
+// Maps that are coded at once: one, while it is in the first cache, when it is whole blocks of 32.
+inline int64_t maps_at_once(const Layout& l) { return l.group % 32 ? l.chunk() : 1; }
+
+// A thread's scratch: what is left of those maps, and one row.
+template <class R> struct Scratch {
+  R* rest;
+  R* line;
+  Scratch(void* all, const Layout& l, const MapShape& m) {
+    const int64_t maps = maps_at_once(l) * l.group;
+    rest = static_cast<R*>(all) + thread_number() * (maps + m.w.size);
+    line = rest + maps;
+  }
+};
+
+template <class T>
+inline Meta<Real<T>> split_map(const T* x, const MapShape& m, int levels, const Averages<Real<T>>& mean,
+                               Real<T>* line, Real<T>* rest) {
+  using R = Real<T>;
+  const bool sane = average_map(x, m, line, mean);
+  each_row<R>(m, line, mean, [&](int64_t i, const R* spread) {
+    subtract_row(x + i, spread, rest + i, m.w.size);
+  });
+  Meta<R> found = make_meta<R>(find_range<false>(static_cast<const R*>(rest), m.elements()), levels);
+  if (!sane) found = {0, 0, true};
+  if (found.raw)  // the bits of a NaN are not the same everywhere
+    for (int64_t i = 0; i < m.averages(); ++i) mean.set(i, 0);
+  return found;
+}
+
 template <class T>
 int64_t dual_encode_as(const T* x, const Layout& l, const MapShape& m, int64_t rounding,
                        uint64_t seed, uint8_t* averages, uint8_t* data, void* scratch,
@@ -14,29 +43,22 @@ int64_t dual_encode_as(const T* x, const Layout& l, const MapShape& m, int64_t r
   using R = Real<T>;
   const MetaArray<R> meta{data, l.groups()};
   const Coding c = coding(l.bits[0], rounding, 0);
-  const int64_t per_thread = l.chunk() * l.group + m.w.size;
   int64_t raw = 0;
   each_chunk(l, threads, [&](int64_t, int64_t g0, int64_t g1) {
-    R* rest = static_cast<R*>(scratch) + thread_number() * per_thread;
-    R* line = rest + l.chunk() * l.group;
+    const Scratch<R> own(scratch, l, m);
     Dither dither{seed};
     int64_t raw_here = 0;
-    for (int64_t g = g0; g < g1; ++g) {
-      const T* from = x + g * l.group;
-      R* to = rest + (g - g0) * l.group;
-      const Averages<R> mean{averages + g * m.averages() * int64_t(sizeof(R) / 2)};
-      const bool sane = average_map(from, m, line, mean);
-      each_row<R>(m, line, mean, [&](int64_t i, const R* spread) {
-        for (int64_t k = 0; k < m.w.size; ++k) to[i + k] = widen(from[i + k]) - spread[k];
-      });
-      Meta<R> found = make_meta<R>(find_range<false>(static_cast<const R*>(to), l.group), c.levels());
-      if (!sane) found = {0, 0, true};
-      if (found.raw)  // the bits of a NaN are not the same everywhere
-        for (int64_t i = 0; i < m.averages(); ++i) mean.set(i, 0);
-      meta.set(g, found);
-      raw_here += found.raw ? l.group : 0;
+    for (int64_t a = g0; a < g1; a += maps_at_once(l)) {
+      const int64_t b = min_of(g1, a + maps_at_once(l));
+      for (int64_t g = a; g < b; ++g) {
+        const Averages<R> mean{averages + g * m.averages() * int64_t(sizeof(R) / 2)};
+        R* rest = own.rest + (g - a) * l.group;
+        const Meta<R> found = split_map(x + g * l.group, m, c.levels(), mean, own.line, rest);
+        meta.set(g, found);
+        raw_here += found.raw ? l.group : 0;
+      }
+      encode_groups<R, false>(own.rest, a * l.group, l, 0, a, b, c, dither, meta, data);
     }
-    encode_groups<R, false>(rest, g0 * l.group, l, 0, g0, g1, c, dither, meta, data);
     atomic_add(&raw, raw_here);
   });
   return raw;
@@ -49,20 +71,20 @@ int64_t dual_decode_as(const uint8_t* averages, const uint8_t* data, const Layou
   using R = Real<T>;
   const MetaArray<R> meta{const_cast<uint8_t*>(data), l.groups()};
   const Coding c = coding(l.bits[0], rounding, 0);
-  const int64_t per_thread = l.chunk() * l.group + m.w.size;
+  uint8_t* means = const_cast<uint8_t*>(averages);
   each_chunk(l, threads, [&](int64_t, int64_t g0, int64_t g1) {
-    R* rest = static_cast<R*>(scratch) + thread_number() * per_thread;
-    R* line = rest + l.chunk() * l.group;
+    const Scratch<R> own(scratch, l, m);
     Dither dither{seed};
-    decode_groups<R, false>(data, l, 0, g0, g1, c, dither, meta, rest, g0 * l.group);
-    for (int64_t g = g0; g < g1; ++g) {
-      const R* from = rest + (g - g0) * l.group;
-      T* to = out + g * l.group;
-      const Averages<R> mean{const_cast<uint8_t*>(averages) +
-                             g * m.averages() * int64_t(sizeof(R) / 2)};
-      each_row<R>(m, line, mean, [&](int64_t i, const R* spread) {
-        for (int64_t k = 0; k < m.w.size; ++k) to[i + k] = narrow<T>(bounded<T>(from[i + k] + spread[k]));
-      });
+    for (int64_t a = g0; a < g1; a += maps_at_once(l)) {
+      const int64_t b = min_of(g1, a + maps_at_once(l));
+      decode_groups<R, false>(data, l, 0, a, b, c, dither, meta, own.rest, a * l.group);
+      for (int64_t g = a; g < b; ++g) {
+        const R* rest = own.rest + (g - a) * l.group;
+        const Averages<R> mean{means + g * m.averages() * int64_t(sizeof(R) / 2)};
+        each_row<R>(m, own.line, mean, [&](int64_t i, const R* spread) {
+          add_row(rest + i, spread, out + g * l.group + i, m.w.size);
+        });
+      }
     }
   });
   return kOk;

@@ -4,7 +4,7 @@
 // columns of a block first, then along the row of column sums, so that every backend agrees.
 #pragma once
 
-#include "group_meta.hpp"
+#include "group_block.hpp"
 
 ACTZIP_BEGIN
 
@@ -49,6 +49,20 @@ template <class R> struct Averages {
   }
 };
 
+// Rows never overlap: said so, that the loops become vectors without a check.
+template <class T, class R>
+inline void add_columns(const T* __restrict row, R* __restrict columns, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) columns[i] += widen(row[i]);
+}
+template <class T, class R>
+inline void subtract_row(const T* __restrict x, const R* __restrict mean, R* __restrict rest, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) rest[i] = widen(x[i]) - mean[i];
+}
+template <class T, class R>
+inline void add_row(const R* __restrict rest, const R* __restrict mean, T* __restrict x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = narrow<T>(bounded<T>(rest[i] + mean[i]));
+}
+
 // Averages of one map; columns: scratch of w.size. False when one is not finite or too large.
 template <class T, class R>
 inline bool average_map(const T* x, const MapShape& m, R* columns, const Averages<R>& out) {
@@ -60,8 +74,7 @@ inline bool average_map(const T* x, const MapShape& m, R* columns, const Average
       for (int64_t i = 0; i < used; ++i) columns[i] = 0;
       for (int64_t d = m.d.first(bd); d < m.d.end(bd); ++d)
         for (int64_t h = m.h.first(bh); h < m.h.end(bh); ++h) {
-          const T* row = x + (d * m.h.size + h) * m.w.size;
-          for (int64_t i = 0; i < used; ++i) columns[i] += widen(row[i]);
+          add_columns(x + (d * m.h.size + h) * m.w.size, columns, used);
         }
       const int64_t rows = (m.d.end(bd) - m.d.first(bd)) * (m.h.end(bh) - m.h.first(bh));
       for (int64_t b = 0; b < m.w.blocks; ++b) {

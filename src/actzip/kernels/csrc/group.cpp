@@ -15,15 +15,19 @@ int64_t encode_all(const T* x, const Layout& l, int64_t rounding, uint64_t seed,
     const T* row = x + s * l.n;
     Dither dither{seed};
     int64_t raw_here = 0;
-    for (int64_t g = g0; g < g1; ++g) {
-      const int64_t length = l.length(g);
-      const Meta<R> m = make_meta<R>(find_range<Zero>(row + g * l.group, length), c.levels());
-      meta.set(s * l.groups() + g, m);
-      raw_here += m.raw ? length : 0;
-      // A group of whole blocks is coded at once, while it is in the first cache.
-      if (l.group % 32 == 0) encode_groups<T, Zero>(row, 0, l, s, g, g + 1, c, dither, meta, data);
+    // A few groups at a time: their ranges do not wait for each other, and all of them are still in
+    // the first cache when they are coded.
+    const int64_t few = l.group % 32 ? g1 - g0 : max_of<int64_t>(1, 2048 / l.group);
+    for (int64_t a = g0; a < g1; a += few) {
+      const int64_t b = min_of(g1, a + few);
+      for (int64_t g = a; g < b; ++g) {
+        const int64_t length = l.length(g);
+        const Meta<R> m = make_meta<R>(find_range<Zero>(row + g * l.group, length), c.levels());
+        meta.set(s * l.groups() + g, m);
+        raw_here += m.raw ? length : 0;
+      }
+      encode_groups<T, Zero>(row, 0, l, s, a, b, c, dither, meta, data);
     }
-    if (l.group % 32) encode_groups<T, Zero>(row, 0, l, s, g0, g1, c, dither, meta, data);
     atomic_add(&raw, raw_here);
   });
   return raw;

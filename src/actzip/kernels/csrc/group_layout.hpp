@@ -72,10 +72,10 @@ ACTZIP_INLINE Wide<double> gather(const Wide<double>& w) { return w; }
 
 template <class R> struct Pair { R lo, factor; };
 
-// Walks the groups [g0, g1) of a row; value(g) gives a group's lo and factor. When groups are whole
-// blocks: run(first element, blocks, lo, factor) for each group, and block(first element, count, lo,
-// factor) for what is left at the end of the row. Else block(…) throughout, with a lo and a factor
-// for each element.
+// Walks the groups [g0, g1) of a row; value(g) gives a group's lo and factor.
+// run(first element, blocks, lo, factor) for blocks that lie in one group; block(first element,
+// count, lo, factor) for one that several groups share, or that the row's end cuts short, with a lo
+// and a factor for each element.
 template <class R, class V, class G, class H>
 inline void walk(const Layout& l, int64_t g0, int64_t g1, V&& value, G&& run, H&& block) {
   const int64_t end = min_of(l.n, g1 * l.group);
@@ -88,20 +88,29 @@ inline void walk(const Layout& l, int64_t g0, int64_t g1, V&& value, G&& run, H&
     }
     return;
   }
+  Pair<R> now = value(g0);
   int64_t g = g0, next = min_of(l.n, (g + 1) * l.group);
-  Pair<R> now = value(g);
-  for (int64_t i = g0 * l.group; i < end; i += 32) {
+  const auto advance = [&](int64_t i) {
+    if (i != next) return;
+    now = value(++g);
+    next = min_of(l.n, (g + 1) * l.group);
+  };
+  for (int64_t i = g0 * l.group; i < end;) {
+    advance(i);
+    if (const int64_t whole = (next - i) / 32) {
+      run(i, whole, now.lo, now.factor);
+      i += 32 * whole;
+      continue;
+    }
     Wide<R> lo{}, factor{};
     const int64_t m = min_of<int64_t>(32, end - i);
     for (int64_t k = 0; k < m; ++k) {
-      if (i + k == next) {
-        now = value(++g);
-        next = min_of(l.n, (g + 1) * l.group);
-      }
+      advance(i + k);
       lo.a[k] = now.lo;
       factor.a[k] = now.factor;
     }
     block(i, m, gather(lo), gather(factor));
+    i += 32;
   }
 }
 

@@ -30,20 +30,20 @@ template <class R> struct Meta {
   bool raw;  // the group is stored as it is, after the codes
 };
 
-template <class R> inline R upper_floor(R x) {
+template <class R> ACTZIP_INLINE R upper_floor(R x) {
   using Bits = typename Limits<R>::Bits;
   constexpr Bits low = (Bits(1) << kHalfBits<R>) - 1;
   const Bits bits = bit_cast<Bits>(x);
   return bit_cast<R>((x < 0 ? bits + low : bits) & ~low);
 }
-template <class R> inline R upper_ceil_positive(R x) {
+template <class R> ACTZIP_INLINE R upper_ceil_positive(R x) {
   using Bits = typename Limits<R>::Bits;
   constexpr Bits low = (Bits(1) << kHalfBits<R>) - 1;
   return bit_cast<R>((bit_cast<Bits>(x) + low) & ~low);
 }
 
 // levels: the largest code, counted from the one that stands for lo.
-template <class R> inline Meta<R> make_meta(const Range<R>& range, int levels) {
+template <class R> ACTZIP_INLINE Meta<R> make_meta(const Range<R>& range, int levels) {
   using L = Limits<R>;
   if (range.magnitude > bit_cast<typename L::Bits>(L::kLargest)) return {0, 0, true};
   if (!range.any) return {0, 0, false};
@@ -98,7 +98,7 @@ template <bool Zero> struct Seen {
 };
 
 template <bool Zero, class T>
-inline Range<float> find_range(const T* x, int64_t n) {
+ACTZIP_INLINE Range<float> find_range(const T* x, int64_t n) {
   const float inf = __builtin_inff();
   Seen<Zero> seen{spread32(inf), spread32(-inf), no_odd()};
   int64_t i = 0;

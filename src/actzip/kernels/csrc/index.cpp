@@ -75,6 +75,33 @@ inline uint64_t get_bits(const uint8_t* data, int64_t size, uint64_t at, int bit
 
 inline uint64_t mask_of(int bits) { return bits == 64 ? ~0ull : (1ull << bits) - 1; }
 
+// The same for bits <= 32, twice as fast: the held bits fit a register.
+struct ShortBitWriter {
+  uint8_t* p;
+  uint64_t held = 0;
+  int count = 0;
+  inline void put(uint64_t v, int bits) {
+    held |= v << count;
+    count += bits;
+    if (count >= 32) {
+      store_as<uint32_t>(p, uint32_t(held));
+      p += 4;
+      held >>= 32;
+      count -= 32;
+    }
+  }
+  inline void finish() {
+    for (; count > 0; count -= 8, held >>= 8) *p++ = uint8_t(held);
+  }
+};
+
+template <class Writer, class T>
+inline void write_bits(const T* x, int64_t n, uint64_t lo, int bits, uint8_t* out) {
+  Writer writer{out};
+  for (int64_t i = 0; i < n; ++i) writer.put(uint64_t(int64_t(x[i])) - lo, bits);
+  writer.finish();
+}
+
 int64_t index_encode(const void* x, int64_t dtype, int64_t n, int64_t lo, int64_t bits,
                      uint8_t* data, int64_t size, int64_t threads) {
   if (bits < 1 || bits > 64 || size != int64_t((uint64_t(n) * uint64_t(bits) + 7) / 8))
@@ -83,10 +110,10 @@ int64_t index_encode(const void* x, int64_t dtype, int64_t n, int64_t lo, int64_
     using T = decltype(zero);
     const T* p = static_cast<const T*>(x);
     parallel_for(ceil_div(n, kIndexChunk), threads, [&](int64_t c) {
-      BitWriter writer{data + c * kIndexChunk / 8 * bits};
-      for (int64_t i = c * kIndexChunk; i < min_of(n, (c + 1) * kIndexChunk); ++i)
-        writer.put(uint64_t(int64_t(p[i])) - uint64_t(lo), int(bits));
-      writer.finish();
+      const int64_t first = c * kIndexChunk, count = min_of(n - first, kIndexChunk);
+      uint8_t* to = data + first / 8 * bits;
+      bits <= 32 ? write_bits<ShortBitWriter>(p + first, count, uint64_t(lo), int(bits), to)
+                 : write_bits<BitWriter>(p + first, count, uint64_t(lo), int(bits), to);
     });
     return kOk;
   });

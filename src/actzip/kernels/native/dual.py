@@ -11,10 +11,9 @@ from actzip.kernels.native.library import DTYPES, call, signed, threads
 
 
 def _scratch(layout: DualLayout) -> Tensor:
-    """Room for one chunk of maps per thread, and a row; chunk sizes as in csrc/group_layout.hpp."""
+    """Room for the maps that a thread codes at once, and a row: Scratch in csrc/dual.cpp."""
     size = layout.rest.group
-    unit = 32 if size % 32 else 1
-    chunk = unit * max(1, 16384 // (unit * size))
+    chunk = 32 * max(1, 16384 // (32 * size)) if size % 32 else 1
     kind = torch.float64 if layout.rest.dtype == torch.float64 else torch.float32
     return torch.empty(threads() * (chunk * size + layout.axes[2].size), dtype=kind)
 
