@@ -19,8 +19,6 @@ from typing import Any
 
 import torch
 import typer
-from parts import rates, rivals
-from parts.timing import in_turns
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -28,6 +26,8 @@ from torch import Tensor
 from actzip import kernels
 from actzip.codecs import BitMask, Bounded, Codec, Dual, Group, Index
 from actzip.kernels.native import library
+from parts import rates, rivals
+from parts.timing import in_turns
 
 RESULTS = Path(__file__).parent / "results"
 ELEMENTS = 1 << 26
@@ -116,10 +116,13 @@ def time_rivals(x: Tensor, rounds: int) -> Iterator[dict[str, Any]]:
         name = make.__name__
         try:
             rival = make(x)
-        except (ImportError, OSError) as error:
-            yield {"name": name, "missing": str(error).splitlines()[0] if str(error) else "import"}
+            timed = in_turns(x, rival.encode, rival.decode, rounds)
+        except ImportError:
+            yield {"name": name, "missing": "not installed"}
             continue
-        timed = in_turns(x, rival.encode, rival.decode, rounds)
+        except Exception as error:  # foreign code: whatever it raises, the table goes on
+            yield {"name": name, "missing": f"fails: {type(error).__name__}"}
+            continue
         yield report(name, x, timed.ratios, timed.copy, rival.nbytes)
 
 
@@ -129,7 +132,7 @@ def show(results: list[dict[str, Any]]) -> Table:
         table.add_column(column, justify="left" if not column else "right")
     for row in results:
         if "missing" in row:
-            table.add_row(row["name"], "not installed")
+            table.add_row(row["name"], row["missing"])
             continue
         target = row["target"] or ("", "")
         table.add_row(

@@ -48,10 +48,9 @@ def bitsandbytes(x: Tensor) -> Rival:
     from bitsandbytes import functional
 
     codes, state = functional.quantize_blockwise(x, blocksize=256)
-    out = torch.empty_like(x)
     return Rival(
-        lambda: functional.quantize_blockwise(x, out=codes, blocksize=256),
-        lambda: functional.dequantize_blockwise(codes, state, out=out),
+        lambda: functional.quantize_blockwise(x, blocksize=256),
+        lambda: functional.dequantize_blockwise(codes, state),
         codes.numel() + 4 * state.absmax.numel(),
     )
 
@@ -83,14 +82,16 @@ def torchao(x: Tensor) -> Rival:
 
 def pysz(x: Tensor) -> Rival:
     """SZ3, absolute error 1 % of the maximum."""
-    from pysz.pysz import SZ
+    from pysz import sz, szConfig, szErrorBoundMode
 
-    sz = SZ()
-    array, error = x.numpy(), 0.01 * float(x.abs().max())
-    data, _ = sz.compress(array, 0, error, 0, 0)
+    config = szConfig()
+    config.errorBoundMode = szErrorBoundMode.ABS
+    config.absErrorBound = 0.01 * float(x.abs().max())
+    array = x.numpy()
+    data, _ = sz.compress(array, config)
     return Rival(
-        lambda: sz.compress(array, 0, error, 0, 0),
-        lambda: sz.decompress(data, array.shape, array.dtype),
+        lambda: sz.compress(array, config),
+        lambda: sz.decompress(data, array.dtype, array.shape),
         int(data.nbytes),
     )
 

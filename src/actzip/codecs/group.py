@@ -8,7 +8,8 @@ from torch import Tensor
 
 from actzip import kernels
 from actzip.codecs import prediction
-from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip.codecs.base import Allocate, Codec, Payload, fresh, register
+from actzip.codecs.squeeze import squeeze, unsqueeze
 from actzip.kernels.layout import ROUNDING, GroupLayout
 
 
@@ -35,12 +36,15 @@ class Group(Codec):
     bits: one number, or a tuple with one per sample (first dimension); groups then end with the
     sample. A group with a NaN, an infinity, values above 2^124 or a range below 2^-100 is kept
     raw, exactly.
+
+    entropy=True: the codes are entropy-coded, the same values in fewer bytes.
     """
 
     bits: int | tuple[int, ...] = 2
     group_size: int = 256
     rounding: str = "dither"
     zero: bool = False
+    entropy: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.bits, list):
@@ -108,6 +112,11 @@ class Group(Codec):
         return GroupLayout(samples, n, size, bits, ROUNDING[self.rounding], self.zero, x.dtype)
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
+        if self.entropy:
+            return squeeze(self._plain(x, seed, fresh), self._layout(x), allocate)
+        return self._plain(x, seed, allocate)
+
+    def _plain(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         layout = self._layout(x)
         kernel = kernels.of(x, "group")
         flat = x.view(-1)
@@ -121,8 +130,12 @@ class Group(Codec):
         return data
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
-        kernel = kernels.of(out, "group")
-        kernel.decode(payload.data, self._layout(out), payload.seed, out.view(-1))
+        kernel, layout = kernels.of(out, "group"), self._layout(out)
+        kernel.decode(self._codes(payload, layout), layout, payload.seed, out.view(-1))
 
     def _decode_mask(self, payload: Payload, out: Tensor) -> None:
-        kernels.of(out, "group").nonzero(payload.data, self._layout(out), out.view(-1))
+        layout = self._layout(out)
+        kernels.of(out, "group").nonzero(self._codes(payload, layout), layout, out.view(-1))
+
+    def _codes(self, payload: Payload, layout: GroupLayout) -> Tensor:
+        return unsqueeze(payload.data, layout) if self.entropy else payload.data
