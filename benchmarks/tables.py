@@ -70,11 +70,10 @@ def step() -> str:
 
 def codecs() -> str:
     """Speed of each codec against copy_ of the same tensor."""
-    found = load("codecs")
     rows = [
         [r["name"], f"{r['encode']:.2f}", f"{r['decode']:.2f}", f"{r['bits']:.2f}"]
-        for r in found["rows"]
-        if r.get("encode") is not None
+        for r in load("codecs")["speed"]
+        if "missing" not in r
     ]
     return markdown(["codec", "encode, × copy_", "decode, × copy_", "bits per element"], rows)
 

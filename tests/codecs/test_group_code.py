@@ -168,14 +168,3 @@ def test_a_payload_of_another_codec_is_refused() -> None:
 def test_a_list_of_bits_is_a_tuple() -> None:
     assert Group(bits=[1, 2]) == Group(bits=(1, 2))  # type: ignore[arg-type]
     assert math.isclose(Group(bits=[8]).variance(torch.zeros(1, 9)), 0.0)  # type: ignore[arg-type]
-
-
-@pytest.mark.large
-def test_more_than_two_billion_elements() -> None:
-    n = (1 << 31) + 1000
-    x = torch.zeros(n, dtype=torch.bfloat16)
-    x[-1000:] = torch.randn(1000).bfloat16()
-    codec = Group(bits=8)
-    y = codec.decode(codec.encode(x, seed=1))
-    assert torch.equal(y[:1000], x[:1000])
-    assert float((y[-1000:].float() - x[-1000:].float()).abs().max()) < 0.03

@@ -41,6 +41,8 @@ class Window(Codec):
             raise ValueError(f"{self!r}: sizes and steps are at least 1, padding at least 0")
         if self.places > 256:
             raise ValueError(f"{self!r}: a window of {self.places} places is more than 256")
+        if math.prod(self.size) >= 1 << 31:
+            raise ValueError(f"{self!r}: a map of 2^31 elements or more; use Index()")
 
     @property
     def places(self) -> int:

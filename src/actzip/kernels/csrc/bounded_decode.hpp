@@ -2,16 +2,11 @@
 // give kDamaged or wrong values.
 #pragma once
 
-#include "bounded_bits.hpp"
 #include "bounded_predict.hpp"
+#include "bounded_wide_decode.hpp"
 
 ACTZIP_BEGIN
 namespace bounded {
-
-// The bytes of a chunk still to be read, and where readable memory ends.
-struct Source {
-  const uint8_t *at, *end, *readable;
-};
 
 // Reads n symbols of one block; advances `from`, never past its end.
 inline bool unpack_block(const Spec& spec, int64_t first, uint8_t header, Source& from,
@@ -98,6 +93,13 @@ inline int64_t decode_chunk(const Spec& spec, int64_t c, const uint8_t* headers,
   const int n = int(min_of<int64_t>(CHUNK, spec.n - first));
   alignas(64) int32_t symbols[CHUNK];
   headers += c * BLOCKS_PER_CHUNK;
+#ifdef ACTZIP_BOUNDED_WIDE
+  if constexpr (sizeof(Real<T>) == 4)
+    if (n == CHUNK && from.readable - from.end >= WIDE_SLACK && is_usual(headers))
+      return spec.channels == 1
+                 ? decode_wide<T, DITHER, true>(spec, first, headers, level, from, out + first)
+                 : decode_wide<T, DITHER, false>(spec, first, headers, level, from, out + first);
+#endif
   const int64_t status = unpack_chunk(spec, first, n, headers, from, out + first, symbols);
   if (status != kOk) return status;
   uint64_t raw = 0;

@@ -1,8 +1,8 @@
 // One chunk of up to 4096 values to bytes: quantize, choose a mode per block, pack.
 #pragma once
 
-#include "bounded_bits.hpp"
 #include "bounded_predict.hpp"
+#include "bounded_wide_encode.hpp"
 
 ACTZIP_BEGIN
 namespace bounded {
@@ -159,11 +159,22 @@ inline int64_t encode_chunk(const Spec& spec, const T* x, int64_t c, uint8_t* he
                             uint8_t* out, int& level) {
   const int64_t first = c * CHUNK;
   const int n = int(min_of<int64_t>(CHUNK, spec.n - first));
+  headers += c * BLOCKS_PER_CHUNK;
+#ifdef ACTZIP_BOUNDED_WIDE
+  if constexpr (sizeof(Real<T>) == 4)
+    if (n == CHUNK && spec.width == 0) {
+      const int64_t size =
+          spec.channels == 1
+              ? encode_wide<T, DITHER, true>(spec, x + first, first, headers, out, level)
+              : encode_wide<T, DITHER, false>(spec, x + first, first, headers, out, level);
+      if (size >= 0) return size;
+    }
+#endif
   Values<T> values;
   Symbols symbols;
   quantize_chunk<T, DITHER>(spec, first, values.load(x + first, n), n, symbols);
   level = symbols.level;
-  return pack_chunk(spec, x + first, first, n, symbols, headers + c * BLOCKS_PER_CHUNK, out);
+  return pack_chunk(spec, x + first, first, n, symbols, headers, out);
 }
 
 }  // namespace bounded

@@ -1,0 +1,103 @@
+// A whole chunk back to values with AVX-512, for the usual case: no block of differences, and no
+// code of more than 8 bits. Two passes, for the reason given in bounded_wide_encode.hpp.
+#pragma once
+
+#include "bounded_bits.hpp"
+#include "bounded_wide.hpp"
+
+ACTZIP_BEGIN
+namespace bounded {
+
+// The bytes of a chunk still to be read, and where readable memory ends.
+struct Source {
+  const uint8_t *at, *end, *readable;
+};
+
+}  // namespace bounded
+ACTZIP_END
+
+#ifdef ACTZIP_BOUNDED_WIDE
+
+ACTZIP_BEGIN
+namespace bounded {
+
+// Reading is in words of 8 bytes from any block's begin on: this much past the chunk's end.
+constexpr int64_t WIDE_SLACK = 8 + BLOCK + 8;
+
+struct WideCodes {
+  alignas(64) uint8_t codes[CHUNK + BLOCK];
+  uint64_t present[BLOCKS_PER_CHUNK];
+};
+
+inline bool is_usual(const uint8_t* headers) {
+  bool odd = false;
+  for (int b = 0; b < BLOCKS_PER_CHUNK; ++b) {
+    const uint8_t h = headers[b];
+    odd |= (h != RAW) & ((h >= DELTA * 32) | ((h & 31) > 8));
+  }
+  return !odd;
+}
+
+// Codes as bytes, side by side; raw blocks are copied to `out` at once.
+template <class T>
+inline int64_t unpack_wide(const uint8_t* headers, Source from, T* out, WideCodes& to) {
+  for (int b = 0; b < BLOCKS_PER_CHUNK; ++b) {
+    if (from.at > from.end) return kDamaged;
+    if (headers[b] == RAW) {
+      if (from.end - from.at < int64_t(BLOCK * sizeof(T))) return kDamaged;
+      std::memcpy(out + b * BLOCK, from.at, BLOCK * sizeof(T));
+      from.at += BLOCK * sizeof(T);
+      continue;
+    }
+    const int width = headers[b] & 31;
+    const bool map = headers[b] >= BITMAP * 32;
+    const uint64_t present = load_as<uint64_t>(from.at) | (map ? 0 : ~uint64_t{0});
+    from.at += map ? 8 : 0;
+    to.present[b] = present;
+    const uint64_t mask = Lanes<uint8_t>::ones * first_bits(width);
+    for (int k = 0; k < 8; ++k)
+      store_as(to.codes + b * BLOCK + 8 * k, _pdep_u64(load_as<uint64_t>(from.at + k * width), mask));
+    from.at += bytes_of(__builtin_popcountll(present) * width);
+  }
+  return from.at > from.end ? kDamaged : kOk;
+}
+
+template <class T, bool DITHER, bool ONE>
+ACTZIP_INLINE void dequantize_codes(const uint8_t* codes, uint64_t present, uint8_t header,
+                                    const Grid<float>& g, Key key, int64_t start, T* out) {
+  const WideDither<DITHER> v(key, start);
+  const __m512i add = _mm512_set1_epi32(header >= BITMAP * 32 ? 1 : 0);
+  const bool is_signed = (header & 32) != 0;
+  for (int k = 0; k < VECTORS; ++k, present >>= kLanes) {
+    const __mmask16 here = __mmask16(present);
+    const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+    codes += __builtin_popcount(here);
+    __m512i s = _mm512_maskz_expand_epi32(here, _mm512_add_epi32(wide, add));
+    if (is_signed) s = unzigzag(s);
+    store(out + k * kLanes, dequantize16<DITHER>(s, grid_at<ONE>(g.step, k), v[k]));
+  }
+}
+
+// Decodes a whole chunk whose headers are usual.
+template <class T, bool DITHER, bool ONE>
+inline int64_t decode_wide(const Spec& spec, int64_t first, const uint8_t* headers, int level,
+                           Source from, T* out) {
+  WideCodes to;
+  if (unpack_wide(headers, from, out, to) != kOk) return kDamaged;
+  Grid<float> g;
+  if (ONE) fill_grid(spec, first, level, g);
+  const Key key = stream_key(spec.seed, uint64_t(first / 32) >> 28);
+  for (int b = 0; b < BLOCKS_PER_CHUNK; ++b) {
+    if (headers[b] == RAW) continue;
+    const int64_t start = first + b * BLOCK;
+    if (!ONE) fill_grid(spec, start, level, g);
+    dequantize_codes<T, DITHER, ONE>(to.codes + b * BLOCK, to.present[b], headers[b], g, key, start,
+                                     out + b * BLOCK);
+  }
+  return kOk;
+}
+
+}  // namespace bounded
+ACTZIP_END
+
+#endif
