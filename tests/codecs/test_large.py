@@ -18,7 +18,7 @@ TAIL = 256 * 256
     [
         (Keep(), 0.0),
         (Group(bits=8), 0.03),
-        (Group(bits=2, zero=True, entropy=True), 1.6),
+        (Group(bits=2, zero=True, entropy=True), 2.2),
         (Bounded(error=0.01), 0.01),
         (Bounded(error=0.01, entropy=True), 0.01),
         (FixedPoint(bits=8, skip_zeros=True), 0.08),

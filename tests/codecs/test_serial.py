@@ -12,7 +12,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from actzip.codecs import BitMask, Cast, Codec, Dual, Group, Index, Keep, PayloadError, Shape
+from actzip.codecs import (
+    BitMask,
+    Cast,
+    Codec,
+    Dual,
+    Group,
+    Index,
+    Keep,
+    PayloadError,
+    Shape,
+    Window,
+)
 from actzip.codecs.serial import from_bytes, to_bytes
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -31,6 +42,8 @@ CASES: dict[str, tuple[Codec, Tensor]] = {
     "group_samples": (Group(bits=(1, 3), group_size=32, rounding="stochastic"), ramp(2, 70).half()),
     "group_double": (Group(bits=8, group_size=64, rounding="nearest"), ramp(130)),
     "group_raw": (Group(bits=1, group_size=8), ramp(24).float() / torch.tensor([0.0] + [1.0] * 23)),
+    "group_entropy": (Group(bits=2, entropy=True), ramp(40, 100).float()),
+    "window": (Window((3,), (2,), (1,), (1,), (9,)), torch.tensor([[1, 1, 5, 7, 8]])),
     "dual": (Dual(bits=2), ramp(1, 2, 9, 10).float()),
     "dual_original": (Dual(block=4, align="original", bits=3), ramp(1, 2, 30).float()),
     "mask": (BitMask(), ramp(45).float() - 1),

@@ -21,6 +21,7 @@ implement `_encode` and `_decode` on a dense tensor.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
 from abc import ABC, abstractmethod
@@ -248,9 +249,20 @@ _REGISTERED: dict[str, type[Codec]] = {}
 
 
 def register(codec: _C) -> _C:
-    """Enrol a codec class: it gets a number in the format and goes through the conformance kit."""
+    """Enrol a codec class: payloads find it by its name, the conformance kit puts it through."""
     _REGISTERED[codec.__name__] = codec
+    codec.__repr__ = _short  # type: ignore[assignment]  # dataclass wrote one that names all fields
     return codec
+
+
+def _short(codec: Codec) -> str:
+    """The code that makes the codec: its first option, and those that are not the default."""
+    said = []
+    for i, field in enumerate(dataclasses.fields(codec)):
+        value = getattr(codec, field.name)
+        if value != field.default or (i == 0 and value is not None):
+            said.append(f"{field.name}={value!r}")
+    return f"{type(codec).__name__}({', '.join(said)})"
 
 
 def registered() -> dict[str, type[Codec]]:
