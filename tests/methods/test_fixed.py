@@ -66,6 +66,27 @@ def test_a_tensor_with_two_needs_is_stored_once_for_the_stronger() -> None:
     assert (linear.stored_bytes, linear.shared_with) == (0, gelu.name)
 
 
+def test_a_relu_mask_survives_when_its_tensor_is_stored_again_for_a_stronger_need() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
+            self.norm = nn.LayerNorm(64)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = torch.relu(self.first(x))
+            return self.second(h) + 0 * self.norm(h)  # linear, then nonlinear: a code without zero
+
+    model, x = Twice(), torch.randn(64, 64)
+    plain = _run(model, x)
+    with actzip.compress(model, method="fixed") as session:
+        ours = _run(model, x)
+        rows = {row.name: row for row in session.stats().sites}
+    assert torch.equal(ours[0], plain[0])
+    assert rows[":ReluBackward0.result"].codec == "BitMask()"
+    assert rows["second:AddmmBackward0.mat1"].shared_with == "norm:NativeLayerNormBackward0.input"
+
+
 def test_a_role_may_be_left_alone() -> None:
     model = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64))
     with actzip.compress(model, method="fixed", nonlinear=None) as session:

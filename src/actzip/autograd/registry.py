@@ -17,7 +17,7 @@ from actzip.autograd.slots.masks import RELU
 from actzip.autograd.slots.noise import noise
 from actzip.autograd.slots.windows import window_of
 from actzip.codecs import BitMask, Index
-from actzip.codecs.base import Codec, Payload, fresh
+from actzip.codecs.base import Allocate, Codec, Payload, fresh
 from actzip.methods.base import STRENGTH, Method, Role
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -38,7 +38,6 @@ class Registry:
         self._left: dict[Key, tuple[Row, weakref.ref[Tensor]]] = {}  # autograd keeps it itself
         self._kept: dict[int, Row] = {}  # the same by storage
         self._pins: dict[int, StorageWeakRef] = {}
-
         self._saved: set[int] = set()  # storages that some row has counted
 
     def count(self, t: Tensor) -> int:
@@ -129,22 +128,32 @@ class Registry:
             payload = codec.encode(unit, seed=self._draw(), allocate=self._pool.slabs.allocate)
         except (TypeError, ValueError, RuntimeError) as error:
             return self.leave(row, t, f"{codec!r} could not store it: {error}")
-        return Reader(self._put(key, row, payload), t, place)
+        return Reader(self._put(row, unit, payload), t, place)
 
-    def _put(self, key: Key, row: Row, payload: Payload) -> Stored:
+    def _put(self, row: Row, unit: Tensor, payload: Payload) -> Stored:
+        """Keep this payload for unit, and what its other readers need beside it."""
+        key = key_of(unit)
         stored = self._stored.get(key)
         if stored is None:
             stored = self._add(key, self._new(row.role, payload))
         else:
             _hand_over(self._values.get(key), row)
-            # ReLU's mask may be in the code itself: zero means off
-            masked = payload.codec.keeps_mask and stored.relu
-            stored.replace(row.role, payload, bits=None if masked else stored.bits)
-            if masked:
+            bits = stored.bits
+            if stored.relu and payload.codec.keeps_mask:  # the mask is in the code: zero means off
+                bits = None
                 _hand_over(self._bits.get(key), row)
+            elif stored.relu and bits is None:  # it was, but this code cannot tell
+                bits = self._bits_of(self._bits[key], unit, self._pool.slabs.allocate)
+            stored.replace(row.role, payload, bits=bits)
         self._values[key] = row
         row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
         return stored
+
+    @staticmethod
+    def _bits_of(row: Row, source: Tensor, allocate: Allocate) -> Payload:
+        bits = BitMask().encode(source, allocate=allocate)
+        row.codec, row.stored_bytes, row.shared_with = repr(bits.codec), bits.nbytes, ""
+        return bits
 
     def _find(self, key: Key, role: Role) -> tuple[Stored, Row] | None:
         """The stored tensor of this key if it is good enough for the role, and who holds it."""
@@ -172,8 +181,7 @@ class Registry:
         relu = mask is RELU
         source = t if relu else mask.test(node, t)
         # not in a slab: the next layer's code of a ReLU result mostly makes the bits unnecessary
-        bits = BitMask().encode(source, allocate=fresh if relu else self._pool.slabs.allocate)
-        row.codec, row.stored_bytes = repr(bits.codec), bits.nbytes
+        bits = self._bits_of(row, source, fresh if relu else self._pool.slabs.allocate)
         if key in self._stored:  # values in a code that cannot tell: the bits stand beside it
             stored = self._new(Role.MASK, None, bits)
         else:
@@ -197,7 +205,7 @@ class Registry:
             payload = BitMask(on=scale).encode(unit, allocate=self._pool.slabs.allocate)
         except ValueError:  # a third value further on: no noise after all
             return None
-        stored = self._put(key_of(unit), row, payload)
+        stored = self._put(row, unit, payload)
         stored.role = Role.EXACT
         return Reader(stored, t, place)
 
