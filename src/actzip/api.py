@@ -86,7 +86,7 @@ class Session:
         self._last: Trace | None = None
         self._lock = threading.Lock()
         self._warned = False
-        self._around: list[Watcher] = []
+        self._around = threading.local()
         self._attachment = None if model is None else Attachment(model, self._watch)
 
     # -- numbers ---------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Session:
         if self._model is None:
             watcher = Watcher(lambda: self._begin(None), self._finished)
             push(watcher)
-            self._around.append(watcher)
+            self._watchers.append(watcher)
         return self
 
     def __exit__(
@@ -159,7 +159,7 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         if self._model is None:
-            watcher = self._around.pop()
+            watcher = self._watchers.pop()
             drop(watcher)
             watcher.finish()
             self._pool.buffers.clear()
@@ -173,6 +173,14 @@ class Session:
             what += " (removed)"
         ratio = f", {self.stats().ratio:.1f}x" if self._last else ""
         return f"<actzip.Session of {what}: {self.method!r}, step {self.step}{ratio}>"
+
+    @property
+    def _watchers(self) -> list[Watcher]:
+        """This thread's `with` blocks, outermost first."""
+        if not hasattr(self._around, "watchers"):
+            self._around.watchers = []
+        watchers: list[Watcher] = self._around.watchers
+        return watchers
 
     def _watch(self, module: nn.Module) -> Watcher:
         return Watcher(lambda: self._begin(module), self._finished)

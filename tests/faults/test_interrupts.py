@@ -10,7 +10,7 @@ from nets import convnet, loss_of
 from torch import Tensor, nn
 
 import actzip
-from actzip.codecs import BitMask, Index
+from actzip.codecs import BitMask, Index, Window
 from actzip.codecs.base import Codec
 from training import assert_equal, gradients
 
@@ -21,7 +21,7 @@ class Bomb:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, method: str, error: type[BaseException]):
         self.calls = 0
         self.at = -1
-        for kind in (BitMask, Index):
+        for kind in (BitMask, Index, Window):
             original = getattr(kind, method)
 
             def wrapped(  # type: ignore[no-untyped-def]

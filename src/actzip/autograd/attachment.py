@@ -96,6 +96,7 @@ class Attachment:
         self._unwind(calls_of(module) - 1)
         nested = any(call.watcher is not None for call in self._calls)
         idle = nested or not module.training or not torch.is_grad_enabled()
+        idle = idle or torch._C._get_tracing_state() is not None
         self._calls.append(_Call(None if idle else self._watch(module), module))
 
     def _exit(self, module: nn.Module, args: object, output: object) -> None:

@@ -17,55 +17,79 @@ from actzip.autograd.slots import COPIES, Node
 
 @dataclass(frozen=True)
 class Origin:
-    """A tensor seen earlier in this pass, and the part of it that was read."""
+    """A tensor that was copied, and the part of it that was read."""
 
     key: Key
     place: Place | None
     numel: int
     unit: weakref.ref[Tensor]
+    producer: int  #: sequence number of the node that made it; -1 for a constant
 
     @staticmethod
     def of(t: Tensor) -> Origin:
         unit, place = unit_of(t)
-        return Origin(key_of(unit), place, t.numel(), weakref.ref(unit))
+        node = unit.grad_fn
+        producer = -1 if node is None else int(node._sequence_nr())
+        return Origin(key_of(unit), place, t.numel(), weakref.ref(unit), producer)
 
 
 class Copies:
-    """What each clone and cast node of this pass copied, and the first copy of each kind."""
+    """What was copied into what, by the clone and cast nodes of this pass."""
 
     def __init__(self) -> None:
-        self._origins: dict[int, Origin] = {}
+        self._made: dict[int, Origin] = {}  # by the nodes of the call that runs now
+        self._outputs: dict[tuple[int, int], Origin] = {}  # by storage and version, of earlier ones
         self._first: dict[tuple[object, ...], Origin] = {}
 
     def made(self, number: int, node: Node, args: object) -> Tensor | None:
         """A copy node was made by a call with these arguments; gives back what it copied."""
         source = source_of(node, tensors_in(args))
         if source is not None:
-            self._origins[number] = Origin.of(source)
+            self._made[number] = Origin.of(source)
         return source
 
-    def origin(self, unit: Tensor) -> Origin | None:
-        """What unit is a copy of, if that was seen.
+    @property
+    def open(self) -> bool:
+        """Whether the running call has made copies."""
+        return bool(self._made)
 
-        A reshape that copies is a clone in logical order under a new shape; its node chain is
-        UnsafeView over Clone.
-        """
+    def returned(self, t: Tensor) -> None:
+        """The call that made the copies gave t to the user: from now on storage and version tell
+        whether a tensor is still that copy; its node would not (edits under no_grad leave it)."""
+        unit = t if t._base is None else t._base
+        origin = self._by_node(unit)
+        if origin is not None:
+            self._outputs[unit.untyped_storage()._cdata, unit._version] = origin
+
+    def close(self) -> None:
+        self._made.clear()
+
+    def inner(self, unit: Tensor) -> Origin | None:
+        """What unit is a copy of, if the running call made it for itself (autocast does)."""
+        return self._by_node(unit)
+
+    def outer(self, unit: Tensor) -> Origin | None:
+        """What unit is a copy of, if an earlier call gave it to the user."""
+        return self._outputs.get((unit.untyped_storage()._cdata, unit._version))
+
+    def first(self, origin: Origin, unit: Tensor) -> Origin | None:
+        """An earlier inner copy of the same values, dtype and layout; None if unit is the first."""
+        kind = (origin.key, origin.place, unit.dtype, unit.size(), unit.stride(), unit.device)
+        first = self._first.setdefault(kind, Origin.of(unit))
+        return None if first.key == key_of(unit) else first
+
+    def _by_node(self, unit: Tensor) -> Origin | None:
+        """By the node that made unit: a copy, or a reshape that copies (UnsafeView over Clone)."""
         node = unit.grad_fn
         reshaped = False
         while node is not None and type(node).__name__ == "UnsafeViewBackward0":
             node, reshaped = node.next_functions[0][0], True
         if node is None or type(node).__name__ not in COPIES:
             return None
-        origin = self._origins.get(node._sequence_nr())
+        origin = self._made.get(node._sequence_nr())
         if origin is None or origin.numel != unit.numel():
             return None
-        if reshaped and not unit.is_contiguous():
-            return None
         source = origin.unit()
-        return None if source is not None and source.device != unit.device else origin
-
-    def first(self, origin: Origin, unit: Tensor) -> Origin | None:
-        """An earlier copy with the same values, dtype and layout; None if unit is the first."""
-        kind = (origin.key, origin.place, unit.dtype, unit.size(), unit.stride(), unit.device)
-        first = self._first.setdefault(kind, Origin.of(unit))
-        return None if first.key == key_of(unit) else first
+        if source is None or source.device != unit.device:
+            return None
+        return None if reshaped and not unit.is_contiguous() else origin

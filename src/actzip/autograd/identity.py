@@ -97,6 +97,25 @@ def cost(t: Tensor) -> int:
     return min(whole, Place.of(t).distinct * t.itemsize)
 
 
+class Tally:
+    """Adds up the bytes that tensors keep alive, each byte once."""
+
+    def __init__(self) -> None:
+        self._storages: dict[int, int] = {}  # bytes counted so far
+        self._slices: set[Key] = set()
+
+    def add(self, t: Tensor) -> int:
+        """Bytes that t keeps alive and none before it did."""
+        key = key_of(t)
+        counted = self._storages.get(key[0], 0)
+        if key in self._slices:
+            return 0
+        self._slices.add(key)
+        new = min(cost(t), int(t.untyped_storage().nbytes()) - counted)
+        self._storages[key[0]] = counted + new
+        return new
+
+
 def is_parameter(t: Tensor) -> bool:
     """Whether t is a parameter, or a view or a cast copy of one, by the graph it came through."""
     base = t._base

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import weakref
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from actzip.autograd.copies import Copies
-from actzip.autograd.identity import Key, cost, key_of, unit_of
+from actzip.autograd.copies import Copies, Origin
+from actzip.autograd.identity import Key, Place, Tally, key_of, tensors_in, unit_of
 from actzip.autograd.ledger import Row
-from actzip.autograd.saved import CopyReader, Kept, MaskReader, Pool, Reader, ShapeReader, Stored
+from actzip.autograd.saved import (
+    CopyReader,
+    Kept,
+    MaskReader,
+    Pool,
+    Reader,
+    ShapeReader,
+    Stored,
+    remake,
+)
 from actzip.autograd.slots import Node, Rule
 from actzip.autograd.slots.masks import RELU
 from actzip.autograd.slots.noise import noise
 from actzip.autograd.slots.windows import window_of
 from actzip.codecs import BitMask, Index
-from actzip.codecs.base import Allocate, Codec, Payload, fresh
+from actzip.codecs.base import Allocate, Codec, Payload, fresh, overlaps
 from actzip.methods.base import STRENGTH, Method, Role
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+class Left(NamedTuple):
+    """A tensor left to autograd, and the number of the node that saved it first."""
+
+    row: Row
+    unit: weakref.ref[Tensor]
+    number: int
 
 
 class Registry:
@@ -35,24 +53,33 @@ class Registry:
         self._stored: weakref.WeakValueDictionary[Key, Stored] = weakref.WeakValueDictionary()
         self._values: dict[Key, Row] = {}  # whose values they are
         self._bits: dict[Key, Row] = {}  # whose mask it is
-        self._left: dict[Key, tuple[Row, weakref.ref[Tensor]]] = {}  # autograd keeps it itself
+        self._left: dict[Key, Left] = {}  # autograd keeps it itself
         self._kept: dict[int, Row] = {}  # the same by storage
         self._pins: dict[int, StorageWeakRef] = {}
-        self._saved: set[int] = set()  # storages that some row has counted
+        self._raw, self._rest = Tally(), Tally()
+        self._number = -1  # sequence number of the node that is looked at
 
     def count(self, t: Tensor) -> int:
-        """Bytes of t's storage the first time a tensor in it is saved, then 0."""
-        name = self._pin(t)
-        if name in self._saved:
-            return 0
-        self._saved.add(name)
-        return cost(t)
+        """Bytes that saving t keeps alive and no tensor saved before does."""
+        self._pin(t)
+        return self._raw.add(t)
 
     def copied(self, number: int, node: Node, args: object) -> None:
         """A clone or cast node was made: what it copied may be stored, or its twins."""
         source = self._copies.made(number, node, args)
         if source is not None:
             self._pin(source)
+
+    @property
+    def copying(self) -> bool:
+        """Whether `returned` must be told what the running call gives back."""
+        return self._copies.open
+
+    def returned(self, out: object) -> None:
+        for t in tensors_in(out):
+            self._pin(t)
+            self._copies.returned(t)
+        self._copies.close()
 
     def _pin(self, t: Tensor) -> int:
         """The storage's name, kept from being used again while this pass lasts."""
@@ -62,37 +89,41 @@ class Registry:
             self._pins[name] = StorageWeakRef(storage)
         return name
 
-    def store(self, row: Row, rule: Rule, node: Node, t: Tensor) -> Reader | None:
+    def store(self, row: Row, rule: Rule | None, node: Node, t: Tensor) -> Reader | None:
         """Keep t for this row's role; None when autograd keeps the tensor as it is."""
+        self._number = int(node._sequence_nr())
+        if rule is None:
+            return self._leave(row, t, f"no rule for {row.node}.{row.slot}: kept exactly")
+        if overlaps(unit_of(t)[0]):
+            return self._leave(row, t, "elements that share memory cannot be written back")
         if t.dtype is torch.bool:
             return self._value(row, BitMask(), t)
         if not t.dtype.is_floating_point:
             if rule.role is Role.INDEX:
                 return self._value(row, self._integers(node), t)
-            return self.leave(row, t, f"a {t.dtype} tensor outside an index slot stays as it is")
+            return self._leave(row, t, f"a {t.dtype} tensor outside an index slot stays as it is")
         if t.dtype not in _FLOATS:
-            return self.leave(row, t, f"no codec stores {t.dtype}")
+            return self._leave(row, t, f"no codec stores {t.dtype}")
         if rule.role is Role.GEOMETRY:
             row.codec = "Shape()"
             return ShapeReader(Stored(self._pool.buffers, Role.GEOMETRY), t)
         if rule.role is Role.MASK:
             return self._mask(row, rule, node, t)
         if rule.role not in (Role.LINEAR, Role.NONLINEAR):
-            return self.leave(row, t, f"the slot table keeps {rule.role.value} slots as they are")
+            return self._leave(row, t, f"the slot table keeps {rule.role.value} slots as they are")
         return self._noise(row, t) or self._copy(row, t) or self._coded(row, t)
 
-    def leave(self, row: Row, t: Tensor, reason: str) -> Reader | None:
+    def _leave(self, row: Row, t: Tensor, reason: str) -> Reader | None:
         """Autograd keeps t itself; whoever stored a copy of it can read it there for nothing."""
         row.reason = reason
         unit, _ = unit_of(t)
         key = key_of(unit)
         storage = t.untyped_storage()
         first = self._kept.setdefault(storage._cdata, row)
-        if first is row:
-            row.stored_bytes = cost(t)
-        else:
+        row.stored_bytes = self._rest.add(t)
+        if not row.stored_bytes:
             row.shared_with = first.name
-        self._left.setdefault(key, (row, weakref.ref(unit)))
+        self._left.setdefault(key, Left(row, weakref.ref(unit), self._number))
         stored = self._stored.get(key)
         if stored is not None:
             stored.replace(Role.EXACT, Kept.of(unit))
@@ -114,7 +145,7 @@ class Registry:
         if codec is not None:
             return self._value(row, codec, t)
         name = type(self._method).__name__
-        return self.leave(row, t, f"{name} keeps {row.role.value} tensors exactly")
+        return self._leave(row, t, f"{name} keeps {row.role.value} tensors exactly")
 
     def _value(self, row: Row, codec: Codec, t: Tensor) -> Reader | None:
         """Store t's values with this codec, or find them stored."""
@@ -127,7 +158,7 @@ class Registry:
         try:
             payload = codec.encode(unit, seed=self._draw(), allocate=self._pool.slabs.allocate)
         except (TypeError, ValueError, RuntimeError) as error:
-            return self.leave(row, t, f"{codec!r} could not store it: {error}")
+            return self._leave(row, t, f"{codec!r} could not store it: {error}")
         return Reader(self._put(row, unit, payload), t, place)
 
     def _put(self, row: Row, unit: Tensor, payload: Payload) -> Stored:
@@ -159,11 +190,11 @@ class Registry:
         """The stored tensor of this key if it is good enough for the role, and who holds it."""
         stored = self._stored.get(key)
         if key in self._left:
-            row, ref = self._left[key]
-            unit = ref()
+            left = self._left[key]
+            unit = left.unit()
             if stored is None and unit is not None:
                 stored = self._add(key, self._new(Role.EXACT, Kept(unit.detach(), key[1])))
-            return None if stored is None else (stored, row)
+            return None if stored is None else (stored, left.row)
         if stored is None or stored.value is None or STRENGTH[stored.role] < STRENGTH[role]:
             return None
         return stored, self._values[key]
@@ -171,7 +202,7 @@ class Registry:
     def _mask(self, row: Row, rule: Rule, node: Node, t: Tensor) -> Reader | None:
         mask = rule.mask
         if mask is None or (mask.fits is not None and not mask.fits(node, t)):
-            return self.leave(row, t, "one bit per element is not enough for these values")
+            return self._leave(row, t, "one bit per element is not enough for these values")
         key = key_of(t)
         levels = mask.levels(node)
         found = self._find(key, Role.EXACT)
@@ -212,19 +243,32 @@ class Registry:
     def _copy(self, row: Row, t: Tensor) -> Reader | None:
         """A cast or reordered copy of a stored tensor, or a second copy of one kind."""
         unit, place = unit_of(t)
-        origin = self._copies.origin(unit)
+        inner = self._copies.inner(unit)
+        origin = inner or self._copies.outer(unit)
         if origin is None:
             return None
-        found = self._find(origin.key, row.role)
-        if found is not None:
+        found = self._find(origin.key, row.role) if self._lasts(origin) else None
+        if found is not None and _is_copy(unit, origin):
             row.shared_with = found[1].name
             return CopyReader(found[0], origin.place, unit, t, place)
-        twin = self._copies.first(origin, unit)
+        twin = self._copies.first(origin, unit) if inner else None
         found = None if twin is None else self._find(twin.key, row.role)
-        if found is None:
+        if found is None or twin is None:
+            return None
+        other = twin.unit()
+        if other is not None and not torch.equal(other, unit):
             return None
         row.shared_with = found[1].name
         return Reader(found[0], t, place)
+
+    def _lasts(self, origin: Origin) -> bool:
+        """Whether what was copied may be read in backward instead of the copy.
+
+        A payload may. A tensor that autograd keeps by itself may be edited or dropped by then,
+        unless the op that made it keeps it: its backward comes later and refuses an edit, too.
+        """
+        left = self._left.get(origin.key)
+        return left is None or left.number == origin.producer
 
     def _new(
         self,
@@ -245,6 +289,15 @@ class Registry:
         """A seed of its own for each payload: (session, step, how many before)."""
         self._drawn += 1
         return _mix(self._seed + self._drawn * 0x9E3779B97F4A7C15)
+
+
+def _is_copy(unit: Tensor, origin: Origin) -> bool:
+    """Whether unit still is what would be made again; writes through `.data` leave no trace."""
+    source = origin.unit()
+    if source is None or source._version != origin.key[1]:
+        return False
+    layout = Place.of(unit, origin=int(unit.storage_offset()))
+    return torch.equal(remake(source, origin.place, layout, unit.dtype), unit)
 
 
 def _hand_over(owner: Row | None, holder: Row) -> None:

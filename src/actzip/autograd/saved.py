@@ -171,17 +171,20 @@ class CopyReader(Reader):
     ):
         super().__init__(stored, t, place)
         self.source = source
-        self.layout = (tuple(layout.size()), tuple(layout.stride()), layout.dtype)
+        self.layout = Place.of(layout, origin=int(layout.storage_offset()))
 
     def _read(self) -> Tensor:
-        values = self.stored.tensor()
-        if self.source is not None:
-            values = self.source.view(values)
-        size, stride, dtype = self.layout
-        copy = torch.empty_strided(size, stride, dtype=dtype, device=values.device)
-        # a reshape that copied changes the shape too, and then both are in logical order
-        copy.copy_(values if values.shape == copy.shape else values.reshape(size))
+        copy = remake(self.stored.tensor(), self.source, self.layout, self.dtype)
         return copy if self.place is None else self.place.view(copy)
+
+
+def remake(values: Tensor, source: Place | None, layout: Place, dtype: torch.dtype) -> Tensor:
+    """The cast or reordered copy of the part `source` of a tensor, laid out as it was."""
+    if source is not None:
+        values = source.view(values)
+    copy = torch.empty_strided(layout.size, layout.stride, dtype=dtype, device=values.device)
+    # a reshape that copied changes the shape too, and then both are in logical order
+    return copy.copy_(values if values.shape == copy.shape else values.reshape(layout.size))
 
 
 class MaskReader(Reader):

@@ -85,6 +85,14 @@ class Trace:
             self._registry.copied(number, node, self._args)
         self._args = ()
 
+    @property
+    def copying(self) -> bool:
+        return self._registry.copying
+
+    def returned(self, out: object) -> None:
+        """The call whose nodes were just visited gives this to the user."""
+        self._registry.returned(out)
+
     def _look(self, node: Any, slot: str, raw: Any) -> None:
         """Most tensors are small or weights: leave them early and cheaply."""
         t = raw.data
@@ -108,6 +116,10 @@ class Trace:
     def _skip(self, raw: Any, t: Any) -> None:
         if raw.unpack_hook is not None:
             why = "hooks of checkpoint or of another session were there first"
+        elif isinstance(t, Tensor) and (t.is_neg() or t.is_conj()):
+            why = "views with a conj or neg bit are left alone"
+        elif isinstance(t, Tensor) and t.device.type == "meta":
+            why = "meta tensors are left alone"
         elif _is_wrapped(t):
             why = "tensors inside torch.func are left alone"
         else:
@@ -115,7 +127,8 @@ class Trace:
         self._unseen[why] += 1
 
     def _keep(self, node: Any, slot: str, raw: Any, t: Tensor) -> None:
-        if raw.unpack_hook is not None:
+        odd = t.is_neg() or t.is_conj() or t.device.type == "meta"
+        if odd or raw.unpack_hook is not None or not _is_current(node, slot):
             self._skip(raw, t)
             return
         path = self._settings.paths.here(self.root)
@@ -129,11 +142,9 @@ class Trace:
         rule = slots.rule(name, slot)
         if rule is None:
             self._unknown[name] += 1
-            row = self._row(path, name, slot, Role.EXACT, t)
-            self._registry.leave(row, t, f"no rule for {name}.{slot}: kept exactly")
-            return
-        rule = rule.at(node)
-        row = self._row(path, name, slot, rule.role, t)
+        else:
+            rule = rule.at(node)
+        row = self._row(path, name, slot, rule.role if rule else Role.EXACT, t)
         reader = self._registry.store(row, rule, node, t)
         if reader is not None:
             raw.register_hooks(lambda _: reader, _unpack)
@@ -173,6 +184,16 @@ class Trace:
             buffer_bytes=self._settings.pool.buffers.nbytes,
             backend=kernels.backend_name(),
         )
+
+
+def _is_current(node: Any, slot: str) -> bool:
+    """False when the tensor was edited since it was saved: autograd itself will refuse it."""
+    name = slot.split("[")[0]
+    try:
+        getattr(node, "saved_tensors" if name == "tensors" else f"_saved_{name}")
+    except RuntimeError:
+        return False
+    return True
 
 
 def _unpack(reader: Reader) -> Tensor:

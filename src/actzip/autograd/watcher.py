@@ -22,7 +22,7 @@ def _sequence_now() -> int:
     """A sequence number between those of this thread's past and future nodes."""
     with torch.enable_grad():
         node: Any = torch.empty(0, requires_grad=True).view(0).grad_fn
-    return int(node._sequence_nr())
+    return _LEAF if node is None else int(node._sequence_nr())  # None: inference mode
 
 
 class Watcher(TorchFunctionMode):
@@ -65,6 +65,8 @@ class Watcher(TorchFunctionMode):
             for item in out:
                 if isinstance(item, Tensor) and item.grad_fn is not None:
                     self._walk(item.grad_fn, args, kwargs)
+        if self.trace.copying:
+            self.trace.returned(out)
         return out
 
     def finish(self, output: object = None) -> None:
@@ -75,6 +77,8 @@ class Watcher(TorchFunctionMode):
         self._close()
 
     def _walk(self, node: Any, args: tuple[Any, ...], kwargs: Any) -> None:
+        if torch._C._get_tracing_state() is not None:
+            return  # torch.jit.trace would record what we do
         seen, first = self._seen, self._first
         found = []
         stack = [node]

@@ -111,7 +111,7 @@ class Codec(ABC):
         self.check(x)
         dense = _dense(x.detach(), logical=self._logical())
         data = self._encode(dense, seed, allocate)
-        stride = tuple(x.stride()) if not _overlaps(x) else _row_major(x.shape)
+        stride = tuple(x.stride()) if not overlaps(x) else _row_major(x.shape)
         return Payload(self, tuple(x.shape), stride, x.dtype, seed & _SEED_BITS, data)
 
     def decode(self, payload: Payload, out: Tensor | None = None) -> Tensor:
@@ -201,7 +201,7 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
 
 
-def _overlaps(x: Tensor) -> bool:
+def overlaps(x: Tensor) -> bool:
     """True when elements share memory other than by expansion (unfold, as_strided).
 
     Such elements are encoded one by one and cannot be written back into shared memory.

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from actzip.codecs.base import _dense, _dense_view, _overlaps, _unexpand
+from actzip.codecs.base import _dense, _dense_view, _unexpand, overlaps
 from actzip.kernels.dual_layout import DualLayout
 from actzip.kernels.layout import ROUNDING, GroupLayout
 from actzip.kernels.reference import dual, group
@@ -27,7 +27,7 @@ def placed(x: Tensor, logical: bool, values: Callable[[Tensor], Tensor]) -> Tens
     """values(elements in the codec's order), put back to where the elements are in x."""
     seen = dense(x, logical)
     result = values(seen).view(seen.shape)
-    if _overlaps(x):
+    if overlaps(x):
         return result.view(x.shape)
     out = torch.empty_strided(x.shape, x.stride(), dtype=result.dtype, device=x.device)
     target = _unexpand(out)

@@ -8,8 +8,11 @@ one goes where the last one was, once nobody holds it.
 
 from __future__ import annotations
 
+import sys
 import threading
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -77,7 +80,9 @@ class Buffers:
     """
 
     def __init__(self) -> None:
-        self._held: list[torch.UntypedStorage] = []
+        # Each array is a tensor's memory. What is handed out is a new storage over it: storages
+        # name tensors (see autograd/identity.py), so one storage must never be two of them.
+        self._held: list[np.ndarray[Any, np.dtype[np.uint8]]] = []
         self._users = 0
         # re-entrant: the collector may drop a stored tensor while this thread is inside
         self._lock = threading.RLock()
@@ -94,21 +99,25 @@ class Buffers:
         nbytes = 0 if 0 in size else (last + 1) * dtype.itemsize
         if device.type != "cpu" or nbytes < SMALLEST_BUFFER:
             return torch.empty_strided(size, stride, dtype=dtype, device=device)
-        storage = self._take(nbytes)
-        return torch.empty(0, dtype=dtype).set_(storage, 0, size, stride)
+        with self._lock:  # until the tensor holds the memory: it counts as idle before
+            memory = torch.from_numpy(self._take(nbytes))
+            return torch.empty(0, dtype=dtype).set_(memory.untyped_storage(), 0, size, stride)
 
-    def _take(self, nbytes: int) -> torch.UntypedStorage:
-        with self._lock:
-            idle = [s for s in self._held if _is_idle(s)]
-            busy = [s for s in self._held if not any(s is i for i in idle)]
-            found = max(idle, key=lambda s: s.nbytes(), default=None)
-            del idle
-            self._held = busy
-            if found is None or found.nbytes() < nbytes:
-                found = None  # freed before the larger one is asked for
-                found = torch.empty(nbytes, dtype=torch.uint8).untyped_storage()
-            self._held.append(found)
+    def _take(self, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        idle = [i for i in range(len(self._held)) if self._is_idle(i)]
+        best = max(idle, key=lambda i: self._held[i].nbytes, default=None)
+        if best is not None and self._held[best].nbytes >= nbytes:
+            found = self._held[best]
+            self._held = [a for i, a in enumerate(self._held) if i not in idle or i == best]
             return found
+        # the idle ones go before the larger one is asked for
+        self._held = [a for i, a in enumerate(self._held) if i not in idle]
+        self._held.append(torch.empty(nbytes, dtype=torch.uint8).numpy())
+        return self._held[-1]
+
+    def _is_idle(self, i: int) -> bool:
+        """Whether only the list holds the array; a storage over it holds it too."""
+        return sys.getrefcount(self._held[i]) == _ALONE
 
     def join(self) -> None:
         """One more stored tensor may ask for a buffer."""
@@ -130,9 +139,13 @@ class Buffers:
     @property
     def nbytes(self) -> int:
         """Bytes of the buffers held at this moment."""
-        return sum(storage.nbytes() for storage in list(self._held))
+        return sum(array.nbytes for array in list(self._held))
 
 
-def _is_idle(storage: torch.UntypedStorage) -> bool:
-    # one owner: the Python object that the pool holds
-    return int(torch._C._storage_Use_Count(storage._cdata)) == 1
+def _references() -> int:
+    """What getrefcount says of an object that one list holds."""
+    held = [np.empty(0, dtype=np.uint8)]
+    return sys.getrefcount(held[0])
+
+
+_ALONE = _references()

@@ -70,6 +70,13 @@ inline int64_t unpack_chunk(const Spec& spec, int64_t first, int n, const uint8_
 template <class T, bool DITHER>
 inline void dequantize_chunk(const Spec& spec, int64_t first, int n, int level,
                              const int32_t* symbols, uint64_t skip, T* out) {
+#ifdef ACTZIP_BOUNDED_WIDE
+  if constexpr (sizeof(Real<T>) == 4)
+    if (n == CHUNK)
+      return spec.channels == 1
+                 ? dequantize_wide<T, DITHER, true>(spec, first, level, symbols, skip, out)
+                 : dequantize_wide<T, DITHER, false>(spec, first, level, symbols, skip, out);
+#endif
   Grid<Real<T>> g;
   alignas(64) float v[BLOCK];
   alignas(64) T last[BLOCK];

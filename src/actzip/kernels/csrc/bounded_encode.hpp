@@ -27,7 +27,6 @@ struct Values {
 // Symbols of a chunk, and which of its blocks must be stored raw.
 struct Symbols {
   alignas(64) int32_t s[CHUNK];
-  int32_t lo[BLOCKS_PER_CHUNK], hi[BLOCKS_PER_CHUNK];  // least and most of a block and zero
   uint64_t raw;
   int level;
 };
@@ -44,10 +43,37 @@ inline int chunk_level(const Spec& spec, int64_t first, const Real<T>* x, int bl
   return level_of<T>(bit_cast<Real<T>>(most));
 }
 
+#ifdef ACTZIP_BOUNDED_WIDE
+template <class T, bool DITHER, bool ONE, class X>
+inline int32_t quantize_blocks_wide(const Spec& spec, int64_t first, const X* x, int blocks,
+                                    Symbols& out) {
+  Grid<float> g;
+  const Key key = stream_key(spec.seed, uint64_t(first / 32) >> 28);
+  __m512i most = _mm512_setzero_si512();
+  uint64_t raw = 0;
+  for (int b = 0; b < blocks; ++b) {
+    const int64_t start = first + b * BLOCK;
+    if (!ONE || b == 0) fill_grid(spec, start, out.level, g);
+    const WideSymbols w = quantize_wide<T, DITHER, ONE>(x + b * BLOCK, g, key, start, most);
+    raw |= uint64_t{!w.fits} << b;
+    const __mmask16 keep = w.fits ? 0xffff : 0;
+    for (int k = 0; k < VECTORS; ++k)
+      _mm512_store_si512(out.s + b * BLOCK + k * kLanes, _mm512_maskz_mov_epi32(keep, w.s[k]));
+  }
+  out.raw = raw;
+  return int32_t(_mm512_reduce_max_epu32(most));
+}
+#endif
+
 // Quantizes on the grid of out.level; returns the largest |x / step| as bits.
 template <class T, bool DITHER>
 inline IntOf<Real<T>> quantize_blocks(const Spec& spec, int64_t first, const Real<T>* x, int blocks,
                                       Symbols& out) {
+#ifdef ACTZIP_BOUNDED_WIDE
+  if constexpr (sizeof(Real<T>) == 4)
+    return spec.channels == 1 ? quantize_blocks_wide<T, DITHER, true>(spec, first, x, blocks, out)
+                              : quantize_blocks_wide<T, DITHER, false>(spec, first, x, blocks, out);
+#endif
   Grid<Real<T>> g;
   Range<Real<T>> range;
   alignas(64) float v[BLOCK];
@@ -61,8 +87,6 @@ inline IntOf<Real<T>> quantize_blocks(const Spec& spec, int64_t first, const Rea
       out.raw |= uint64_t{1} << b;
       std::memset(s, 0, BLOCK * sizeof *s);  // what prediction sees of a raw block
     }
-    out.lo[b] = range.lo;
-    out.hi[b] = range.hi;
   }
   return range.largest();
 }
@@ -81,6 +105,24 @@ inline void quantize_chunk(const Spec& spec, int64_t first, const Real<T>* x, in
   if (level == 0) return;
   out.level = level;
   quantize_blocks<T, DITHER>(spec, first, x, blocks, out);
+}
+
+// Symbols of the n values of a chunk that starts at x.
+template <class T, bool DITHER>
+inline void quantize_from(const Spec& spec, int64_t first, const T* x, int n, Symbols& out) {
+#ifdef ACTZIP_BOUNDED_WIDE
+  if constexpr (sizeof(T) == 2)
+    if (n == CHUNK && spec.channels == 1) {
+      const float ratio = wide_ratio(spec, x);
+      if (ratio < __builtin_inff()) {
+        out.level = level_of<T>(ratio);
+        quantize_blocks_wide<T, DITHER, true>(spec, first, x, BLOCKS_PER_CHUNK, out);
+        return;
+      }
+    }
+#endif
+  Values<T> values;
+  quantize_chunk<T, DITHER>(spec, first, values.load(x, n), n, out);
 }
 
 struct Choice {
@@ -103,7 +145,9 @@ inline Choice pack_block(const Spec& spec, int64_t first, const Symbols& symbols
                          int whole, uint8_t* out) {
   alignas(64) uint32_t u[BLOCK];
   const int32_t* const s = symbols.s + b * BLOCK;
-  const uint32_t below = uint32_t(-symbols.lo[b]), above = uint32_t(symbols.hi[b]);
+  int32_t lo = 0, hi = 0;
+  for (int i = 0; i < BLOCK; ++i) lo = min_of(lo, s[i]), hi = max_of(hi, s[i]);
+  const uint32_t below = uint32_t(-lo), above = uint32_t(hi);
   const bool is_signed = below > 0;
   const uint32_t largest = is_signed ? max_of(2 * above, 2 * below - 1) : above;
   const int width = bit_width(largest);
@@ -170,9 +214,8 @@ inline int64_t encode_chunk(const Spec& spec, const T* x, int64_t c, uint8_t* he
       if (size >= 0) return size;
     }
 #endif
-  Values<T> values;
   Symbols symbols;
-  quantize_chunk<T, DITHER>(spec, first, values.load(x + first, n), n, symbols);
+  quantize_from<T, DITHER>(spec, first, x + first, n, symbols);
   level = symbols.level;
   return pack_chunk(spec, x + first, first, n, symbols, headers, out);
 }

@@ -1,5 +1,6 @@
 // Entries of the Bounded codec with the entropy stage; the flow is that of bounded.cpp, after a
 // first look at every `every`-th chunk, from which the table of frequencies is made.
+#include "bounded_histogram.hpp"
 #include "bounded_span.hpp"
 
 ACTZIP_BEGIN
@@ -20,21 +21,16 @@ int64_t bounded_count(const uint8_t* x, int64_t n, int64_t dtype, const uint8_t*
     parallel_for(ceil_div(ceil_div(n, CHUNK), every), threads, [&](int64_t k) {
       const int64_t first = k * every * CHUNK;
       const int count = int(min_of<int64_t>(CHUNK, n - first));
-      uint32_t found[513] = {};
-      Values<T> values;
+      Histogram found;
       Symbols symbols;
-      alignas(64) uint32_t u[BLOCK];
       alignas(64) uint8_t bytes[chunk_room<T>()], headers[BLOCKS_PER_CHUNK];
       const T* const from = reinterpret_cast<const T*>(x) + first;
-      quantize_chunk<T, decltype(rounding)::value>(spec, first, values.load(from, count), count, symbols);
+      quantize_from<T, decltype(rounding)::value>(spec, first, from, count, symbols);
       for (int b = 0; b * BLOCK < count; ++b) {
         const int here = min_of(BLOCK, count - b * BLOCK);
-        block_codes(spec, first, symbols, b, here, true, u);
-        for (int i = 0; i < here; ++i) ++found[symbol_of(u[i])];
-        const int32_t* const s = symbols.s + b * BLOCK;
-        for (int i = 0; i < here; ++i) ++found[s[i] < 0 ? 512 : 256 + symbol_of(uint32_t(s[i]))];
+        found.add(spec, first, symbols, b, here);
       }
-      for (int s = 0; s < 513; ++s) atomic_add(counts + s, found[s]);
+      found.add_to(counts);
       atomic_add(&packed, pack_chunk(spec, from, first, count, symbols, headers, bytes));
     });
     return packed;

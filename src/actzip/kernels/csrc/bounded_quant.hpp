@@ -126,12 +126,10 @@ inline int level_of(double ratio) {
   return level;
 }
 
-// What quantize finds out about a block: the least and the most of its symbols and zero; and about
-// all blocks so far: the largest |x / step| as bits, 64 maxima side by side (one number would take
-// a reduction per block).
+// What quantize finds out about all blocks so far: the largest |x / step| as bits, 64 maxima side by
+// side (one number would take a reduction per block).
 template <class R>
 struct Range {
-  int32_t lo, hi;
   alignas(64) IntOf<R> ratio[BLOCK] = {};
 
   IntOf<R> largest() const {
@@ -151,7 +149,6 @@ inline bool quantize(const Real<T>* x, const Grid<Real<T>>& g, const float* v, i
   using U = typename Magic<R>::Unsigned;
   const I cap = magnitude_bits(R(Limits<T>::cap)) - 1;
   I beyond = 0;
-  int32_t lo = 0, hi = 0;
   for (int i = 0; i < BLOCK; ++i) {
     const R t = x[i] * g.inv[i];
     const R shifted = (t + R(v[i])) + Magic<R>::value;
@@ -167,11 +164,7 @@ inline bool quantize(const Real<T>* x, const Grid<Real<T>>& g, const float* v, i
     const uint32_t q = uint32_t(bit_cast<U>(shifted) - bit_cast<U>(Magic<R>::value));
     const uint32_t symbol = DITHER ? q + 1 - (q >> 31) : q;
     s[i] = x[i] != 0 ? int32_t(symbol) : 0;
-    lo = min_of(lo, s[i]);
-    hi = max_of(hi, s[i]);
   }
-  range.lo = lo;
-  range.hi = hi;
   return beyond >= 0;
 }
 

@@ -3,6 +3,7 @@
 //   uint32 length of the coded symbols | coded symbols | extra bits | the values of raw blocks
 #pragma once
 
+#include "bounded_rans.hpp"
 #include "bounded_squeeze.hpp"
 
 ACTZIP_BEGIN
@@ -19,7 +20,7 @@ struct Squeeze {
 // Bytes of a span without its raw values; `begin` has them in `room`.
 struct Squeezed {
   alignas(64) uint8_t symbols[entropy::SPAN + BLOCK];
-  alignas(64) uint8_t room[4 + entropy::SPAN_ROOM + EXTRA_ROOM];
+  alignas(64) uint8_t room[4 + entropy::SPAN_ROOM + EXTRA_ROOM + 8];
   uint8_t* begin;
   int64_t bytes;      // -1: more extra bits than there is room for
   int64_t raw_bytes;
@@ -34,11 +35,9 @@ inline int64_t raw_values(uint64_t raw, int n) {
 template <class T, bool DITHER>
 inline void squeeze_span(const Spec& spec, const T* x, int64_t span, const Squeeze& how,
                          const entropy::EncodeTable& table, Squeezed& out) {
-  Values<T> values;
   Symbols symbols;
   alignas(64) uint32_t u[BLOCK];
-  uint32_t dense = 0;
-  while (dense < DIRECT && how.frequency[dense] > 0) ++dense;
+  const Direct direct = direct_codes(how.frequency);
   uint8_t* const middle = out.room + 4 + entropy::SPAN_ROOM;
   BitWriter extra{middle, middle + EXTRA_ROOM};
   const int64_t start = span * entropy::SPAN, count = min_of(entropy::SPAN, spec.n - start);
@@ -46,18 +45,18 @@ inline void squeeze_span(const Spec& spec, const T* x, int64_t span, const Squee
   for (int64_t done = 0; done < count; done += CHUNK) {
     const int n = int(min_of<int64_t>(CHUNK, count - done));
     const int64_t c = (start + done) / CHUNK;
-    quantize_chunk<T, DITHER>(spec, start + done, values.load(x + start + done, n), n, symbols);
+    quantize_from<T, DITHER>(spec, start + done, x + start + done, n, symbols);
     how.levels[c] = uint8_t(symbols.level);
     store_as(how.raw + 8 * c, symbols.raw);
     out.raw_bytes += raw_values(symbols.raw, n) * int64_t(sizeof(T));
     for (int b = 0; b * BLOCK < n; ++b) {
       const int here = min_of(BLOCK, n - b * BLOCK);
       block_codes(spec, start + done, symbols, b, here, how.is_signed, u);
-      put_block(u, here, how.frequency, dense, out.symbols + done + b * BLOCK, extra);
+      put_block(u, here, how.frequency, direct, out.symbols + done + b * BLOCK, extra);
     }
   }
   extra.finish();
-  out.begin = entropy::encode_span(out.symbols, count, table, middle);
+  out.begin = encode_symbols(out.symbols, count, table, middle);
   const int64_t coded = middle - out.begin;
   store_as(out.begin -= 4, uint32_t(coded));
   out.bytes = extra.full ? -1 : extra.at - out.begin;

@@ -46,26 +46,29 @@ inline void block_codes(const Spec& spec, int64_t first, const Symbols& symbols,
     codes_of(symbols.s + b * BLOCK, is_signed, 0, u);
 }
 
+// Bits from the lowest on. Memory from `at` is to hold 8 bytes more than the limit.
 struct BitWriter {
-  uint8_t* at;
-  const uint8_t* end;
+  uint8_t *at, *limit;
   uint64_t held = 0;
   int bits = 0;
-  bool full = false;
+  bool full = false;  // known for sure after finish
 
   void put(uint32_t value, int width) {
-    if (full) return;
     held |= uint64_t{value} << bits;
-    for (bits += width; bits >= 8; bits -= 8, held >>= 8) {
-      if (at == end) {
-        full = true;
-        return;
-      }
-      *at++ = uint8_t(held);
-    }
+    bits += width;
+    if (bits < 32) return;
+    full |= at > limit;
+    if (full) at = limit;  // nothing of this will be used
+    store_as(at, uint32_t(held));
+    at += 4;
+    held >>= 32;
+    bits -= 32;
   }
 
-  void finish() { put(0, (8 - bits) & 7); }
+  void finish() {
+    for (; bits > 0; bits -= 8, held >>= 8) *at++ = uint8_t(held);
+    full |= at > limit;
+  }
 };
 
 struct BitReader {
@@ -75,27 +78,65 @@ struct BitReader {
   bool empty = false;
 
   uint32_t take(int width) {
-    for (; bits < width; bits += 8) {
-      empty |= at == end;
-      if (at != end) held |= uint64_t{*at++} << bits;
-    }
+    if (bits < width) fill(width);
     const uint32_t value = uint32_t(held & ((uint64_t{1} << width) - 1));
     held >>= width;
     bits -= width;
     return value;
   }
+
+  // A whole word where there is one: what does not count yet is read again, to the same place.
+  void fill(int width) {
+    if (end - at >= 8) {
+      held |= load_as<uint64_t>(at) << bits;
+      at += (63 - bits) >> 3;
+      bits |= 56;
+      return;
+    }
+    for (; bits < width; bits += 8) {
+      empty |= at == end;
+      if (at != end) held |= uint64_t{*at++} << bits;
+    }
+  }
 };
 
-// Symbols of one block; `dense` is how many symbols from 0 on the table holds without a gap.
-inline void put_block(const uint32_t* u, int n, const uint16_t* frequency, uint32_t dense,
-                      uint8_t* symbols, BitWriter& extra) {
-  uint32_t all = 0;
-  for (int i = 0; i < BLOCK; ++i) all = max_of(all, u[i]);
-  if (all < dense) {
-    for (int i = 0; i < BLOCK; ++i) symbols[i] = uint8_t(u[i]);
-    return;
+// Codes that are symbols of the table, without a gap: zero is often missing, as with dither it
+// stands for nothing but zeros.
+struct Direct {
+  uint32_t first = 0, count = 0;
+};
+
+inline Direct direct_codes(const uint16_t* frequency) {
+  Direct d;
+  while (d.first < DIRECT && frequency[d.first] == 0) ++d.first;
+  while (d.first + d.count < DIRECT && frequency[d.first + d.count] > 0) ++d.count;
+  return d;
+}
+
+// Which of the 64 codes are not in d.
+inline uint64_t outside(const uint32_t* u, Direct d) {
+  uint64_t mask = 0;
+#ifdef ACTZIP_BOUNDED_WIDE
+  const __m512i first = _mm512_set1_epi32(int(d.first)), count = _mm512_set1_epi32(int(d.count));
+  for (int i = 0; i < BLOCK; i += 16) {
+    const __m512i place = _mm512_sub_epi32(_mm512_loadu_si512(u + i), first);
+    mask |= uint64_t{_mm512_cmpge_epu32_mask(place, count)} << i;
   }
-  for (int i = 0; i < n; ++i) {
+#else
+  uint32_t most = 0;
+  for (int i = 0; i < BLOCK; ++i) most = max_of(most, u[i] - d.first);
+  if (most < d.count) return 0;
+  for (int i = 0; i < BLOCK; ++i) mask |= uint64_t{u[i] - d.first >= d.count} << i;
+#endif
+  return mask;
+}
+
+// Symbols of one block.
+inline void put_block(const uint32_t* u, int n, const uint16_t* frequency, Direct direct,
+                      uint8_t* symbols, BitWriter& extra) {
+  for (int i = 0; i < BLOCK; ++i) symbols[i] = uint8_t(u[i]);
+  for (uint64_t odd = outside(u, direct) & first_bits(n); odd != 0; odd &= odd - 1) {
+    const int i = __builtin_ctzll(odd);
     const uint8_t found = symbol_of(u[i]);
     symbols[i] = frequency[found] == 0 ? ESCAPE : found;
     const int width = extra_bits(symbols[i]);
@@ -104,12 +145,11 @@ inline void put_block(const uint32_t* u, int n, const uint16_t* frequency, uint3
 }
 
 inline bool take_block(const uint8_t* symbols, int n, BitReader& extra, uint32_t* u) {
-  uint8_t all = 0;
-  for (int i = 0; i < BLOCK; ++i) all = max_of(all, symbols[i]);
   for (int i = 0; i < BLOCK; ++i) u[i] = symbols[i];
-  if (all < DIRECT) return true;
-  for (int i = 0; i < n; ++i)
-    if (symbols[i] >= DIRECT) u[i] = base_of(symbols[i]) + extra.take(extra_bits(symbols[i]));
+  for (uint64_t odd = outside(u, Direct{0, DIRECT}) & first_bits(n); odd != 0; odd &= odd - 1) {
+    const int i = __builtin_ctzll(odd);
+    u[i] = base_of(symbols[i]) + extra.take(extra_bits(symbols[i]));
+  }
   return !extra.empty;
 }
 

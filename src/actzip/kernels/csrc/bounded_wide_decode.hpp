@@ -68,13 +68,35 @@ ACTZIP_INLINE void dequantize_codes(const uint8_t* codes, uint64_t present, uint
   const WideDither<DITHER> v(key, start);
   const __m512i add = _mm512_set1_epi32(header >= BITMAP * 32 ? 1 : 0);
   const bool is_signed = (header & 32) != 0;
+  F y[VECTORS];
   for (int k = 0; k < VECTORS; ++k, present >>= kLanes) {
     const __mmask16 here = __mmask16(present);
     const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
     codes += __builtin_popcount(here);
     __m512i s = _mm512_maskz_expand_epi32(here, _mm512_add_epi32(wide, add));
     if (is_signed) s = unzigzag(s);
-    store(out + k * kLanes, dequantize16<DITHER>(s, grid_at<ONE>(g.step, k), v[k]));
+    y[k] = dequantize16<DITHER>(s, grid_at<ONE>(g.step, k), v[k]);
+  }
+  store_block(out, y);
+}
+
+// dequantize_chunk of a whole chunk.
+template <class T, bool DITHER, bool ONE>
+inline void dequantize_wide(const Spec& spec, int64_t first, int level, const int32_t* symbols,
+                            uint64_t skip, T* out) {
+  Grid<float> g;
+  if (ONE) fill_grid(spec, first, level, g);
+  const Key key = stream_key(spec.seed, uint64_t(first / 32) >> 28);
+  for (int b = 0; b < BLOCKS_PER_CHUNK; ++b) {
+    if (skip >> b & 1) continue;
+    const int64_t start = first + b * BLOCK;
+    if (!ONE) fill_grid(spec, start, level, g);
+    const WideDither<DITHER> v(key, start);
+    F y[VECTORS];
+    for (int k = 0; k < VECTORS; ++k)
+      y[k] = dequantize16<DITHER>(_mm512_loadu_si512(symbols + b * BLOCK + k * kLanes),
+                                  grid_at<ONE>(g.step, k), v[k]);
+    store_block(out + b * BLOCK, y);
   }
 }
 
