@@ -37,7 +37,7 @@ class Copies:
     """What was copied into what, by the clone and cast nodes of this pass."""
 
     def __init__(self) -> None:
-        self._made: dict[int, Origin] = {}  # by the nodes of the call that runs now
+        self.made_now: dict[int, Origin] = {}  #: by the nodes of the call that runs now
         self._outputs: dict[tuple[int, int], Origin] = {}  # by storage and version, of earlier ones
         self._first: dict[tuple[object, ...], Origin] = {}
 
@@ -45,13 +45,8 @@ class Copies:
         """A copy node was made by a call with these arguments; gives back what it copied."""
         source = source_of(node, tensors_in(args))
         if source is not None:
-            self._made[number] = Origin.of(source)
+            self.made_now[number] = Origin.of(source)
         return source
-
-    @property
-    def open(self) -> bool:
-        """Whether the running call has made copies."""
-        return bool(self._made)
 
     def returned(self, t: Tensor) -> None:
         """The call that made the copies gave t to the user: from now on storage and version tell
@@ -62,7 +57,7 @@ class Copies:
             self._outputs[unit.untyped_storage()._cdata, unit._version] = origin
 
     def close(self) -> None:
-        self._made.clear()
+        self.made_now.clear()
 
     def inner(self, unit: Tensor) -> Origin | None:
         """What unit is a copy of, if the running call made it for itself (autocast does)."""
@@ -86,7 +81,7 @@ class Copies:
             node, reshaped = node.next_functions[0][0], True
         if node is None or type(node).__name__ not in COPIES:
             return None
-        origin = self._made.get(node._sequence_nr())
+        origin = self.made_now.get(node._sequence_nr())
         if origin is None or origin.numel != unit.numel():
             return None
         source = origin.unit()

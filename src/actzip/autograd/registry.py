@@ -46,6 +46,7 @@ class Registry:
 
     def __init__(self, method: Method, seed: int, pool: Pool):
         self._copies = Copies()
+        self.pending = self._copies.made_now
         self._method = method
         self._seed = seed
         self._drawn = 0
@@ -69,11 +70,6 @@ class Registry:
         source = self._copies.made(number, node, args)
         if source is not None:
             self._pin(source)
-
-    @property
-    def copying(self) -> bool:
-        """Whether `returned` must be told what the running call gives back."""
-        return self._copies.open
 
     def returned(self, out: object) -> None:
         for t in tensors_in(out):

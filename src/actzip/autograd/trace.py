@@ -44,6 +44,7 @@ class Trace:
         self._root = None if root is None else weakref.ref(root)
         self._settings = settings
         self._registry = Registry(settings.method, settings.seed, settings.pool)
+        self.pending = self._registry.pending  #: not empty: `returned` waits for the call's output
         self._running = True
         self._args: object = ()  # of the call that made the node being visited
         self._plans: dict[type, list[tuple[str, str]]] = {}
@@ -69,11 +70,14 @@ class Trace:
     def visit(self, node: Any, number: int, args: object, kwargs: object) -> None:
         """Look at the saved tensors of a node that an op with these arguments just made."""
         kind = type(node)
-        self._args = args, kwargs
         plan = self._plans.get(kind)
         if plan is None:
-            plan = [(slot, _RAW + slot) for slot in slots.slots_of(node)]
-            self._plans[kind] = plan
+            plan = self._plans[kind] = [(slot, _RAW + slot) for slot in slots.slots_of(node)]
+        if not plan:  # views, sums and the like save nothing; most nodes end here
+            if kind.__name__ in slots.COPIES:
+                self._registry.copied(number, node, (args, kwargs))
+            return
+        self._args = args, kwargs
         for slot, attribute in plan:
             raw = getattr(node, attribute)
             if type(raw) is tuple:
@@ -81,13 +85,7 @@ class Trace:
                     self._look(node, f"{slot}[{i}]", item)
             elif raw is not None:
                 self._look(node, slot, raw)
-        if not plan and kind.__name__ in slots.COPIES:
-            self._registry.copied(number, node, self._args)
         self._args = ()
-
-    @property
-    def copying(self) -> bool:
-        return self._registry.copying
 
     def returned(self, out: object) -> None:
         """The call whose nodes were just visited gives this to the user."""

@@ -65,7 +65,7 @@ class Watcher(TorchFunctionMode):
             for item in out:
                 if isinstance(item, Tensor) and item.grad_fn is not None:
                     self._walk(item.grad_fn, args, kwargs)
-        if self.trace.copying:
+        if self.trace.pending:
             self.trace.returned(out)
         return out
 
