@@ -18,7 +18,7 @@ import platform
 import statistics
 import time
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,6 +41,14 @@ from actzip.tasks.models.vit import ViT
 MODELS = ("resnet50", "resnet50_cl", "vgg16", "vit_s16", "gpt")
 VARIANTS = ("plain", "checkpoint", "bf16", "lossless", "group2")
 WARMUP = 2  #: steps that are not timed
+#: How malloc gives memory back decides a third of plain PyTorch's time, and by itself it changes
+#: its mind from step to step. So times are taken with a malloc that keeps memory, for every variant,
+#: and resident peaks in a second process with malloc as it is.
+KEEPING = {
+    "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
+    "MALLOC_TOP_PAD_": str(256 << 20),
+}
 
 
 @dataclass(frozen=True)
@@ -66,9 +74,9 @@ class Outcome:
     stored_bytes: int | None  #: what was kept instead
     held_bytes: int  #: live tensors between forward and backward, counted as the next
     live_peak: int  #: of the second step, above model, inputs and optimizer state
-    resident_peak: int  #: of the whole process
-    resident_growth: int  #: above the level before the first step
     backend: str | None
+    resident_peak: int = 0  #: of the whole process
+    resident_growth: int = 0  #: above the level before the first step
 
 
 def build(job: Job) -> tuple[nn.Module, Tensor, Tensor]:
@@ -161,15 +169,11 @@ def run(job: Job) -> Outcome:
     """Measure one job; called in a fresh process."""
     torch.set_num_threads(job.threads)
     stepper = Stepper(job)
-    low = reset_resident_peak()
     seconds = []
     for _ in range(WARMUP + job.steps):
         began = time.perf_counter()
         loss = stepper.step()
         seconds.append(time.perf_counter() - began)
-    high = resident("VmHWM")
-    if low is None or high is None:
-        raise RuntimeError("this benchmark reads resident bytes from /proc: it needs Linux")
     if stepper.session is not None:
         stepper.session.remove()
     del stepper
@@ -177,10 +181,32 @@ def run(job: Job) -> Outcome:
         median_seconds=statistics.median(seconds[WARMUP:]),
         best_seconds=min(seconds[WARMUP:]),
         loss=loss,
-        resident_peak=high,
-        resident_growth=max(0, high - low),
         **trace(job),
     )
+
+
+def residence(job: Job) -> dict[str, int]:
+    """Resident bytes of a few steps; called in a fresh process."""
+    torch.set_num_threads(job.threads)
+    stepper = Stepper(job)
+    low = reset_resident_peak()
+    for _ in range(WARMUP):
+        stepper.step()
+    high = resident("VmHWM")
+    if low is None or high is None:
+        raise RuntimeError("this benchmark reads resident bytes from /proc: it needs Linux")
+    return {"resident_peak": high, "resident_growth": max(0, high - low)}
+
+
+def both(job: Job) -> Outcome:
+    """Times in a process whose malloc keeps memory, resident bytes in one with malloc as it is."""
+    os.environ.update(KEEPING)
+    try:
+        timed: Outcome = call_fresh(run, job)
+    finally:
+        for name in KEEPING:
+            del os.environ[name]
+    return replace(timed, **call_fresh(residence, job))
 
 
 def trace(job: Job) -> dict[str, Any]:
@@ -242,7 +268,6 @@ def table(model: str, outcomes: dict[str, Outcome]) -> Table:
 
 def settings(job: Job) -> dict[str, Any]:
     """All that a reader needs to know to compare with figures of their own."""
-    malloc = {k: v for k, v in os.environ.items() if k.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -252,7 +277,7 @@ def settings(job: Job) -> dict[str, Any]:
         "steps": job.steps,
         "warmup": WARMUP,
         "tiny": job.tiny,
-        "malloc": malloc,
+        "malloc": {"times": KEEPING, "resident": "as it is"},
     }
 
 
@@ -293,7 +318,7 @@ def main(
         for kind in variants:
             job = Job(name, kind, batch, steps, threads, tiny)
             try:
-                outcomes[kind] = call_fresh(run, job)
+                outcomes[kind] = both(job)
                 results.append({**asdict(job), **asdict(outcomes[kind])})
             except RuntimeError as error:
                 console.print(f"{name}, {kind}: {error}", markup=False)
