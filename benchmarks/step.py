@@ -42,8 +42,8 @@ MODELS = ("resnet50", "resnet50_cl", "vgg16", "vit_s16", "gpt")
 VARIANTS = ("plain", "checkpoint", "bf16", "lossless", "group2")
 WARMUP = 2  #: steps that are not timed
 #: How malloc gives memory back decides a third of plain PyTorch's time, and by itself it changes
-#: its mind from step to step. So times are taken with a malloc that keeps memory, for every variant,
-#: and resident peaks in a second process with malloc as it is.
+#: its mind from step to step. So times are taken with a malloc that keeps memory, for every
+#: variant, and resident peaks in a second process with malloc as it is.
 KEEPING = {
     "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
     "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
