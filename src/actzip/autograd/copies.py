@@ -9,9 +9,11 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from actzip.autograd.identity import Key, Place, key_of, source_of, tensors_in, unit_of
+from actzip.autograd.saved import remake
 from actzip.autograd.slots import COPIES, Node
 
 
@@ -31,6 +33,14 @@ class Origin:
         node = unit.grad_fn
         producer = -1 if node is None else int(node._sequence_nr())
         return Origin(key_of(unit), place, t.numel(), weakref.ref(unit), producer)
+
+    def gives(self, copy: Tensor) -> bool:
+        """Whether making the copy again gives these values: edits through `.data` leave no trace."""
+        source = self.unit()
+        if source is None or source._version != self.key[1]:
+            return False
+        layout = Place.of(copy, origin=int(copy.storage_offset()))
+        return torch.equal(remake(source, self.place, layout, copy.dtype), copy)
 
 
 class Copies:

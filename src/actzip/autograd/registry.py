@@ -10,18 +10,9 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from actzip.autograd.copies import Copies, Origin
-from actzip.autograd.identity import Key, Place, Tally, key_of, tensors_in, unit_of
+from actzip.autograd.identity import Key, Tally, key_of, tensors_in, unit_of
 from actzip.autograd.ledger import Row
-from actzip.autograd.saved import (
-    CopyReader,
-    Kept,
-    MaskReader,
-    Pool,
-    Reader,
-    ShapeReader,
-    Stored,
-    remake,
-)
+from actzip.autograd.saved import CopyReader, Kept, MaskReader, Pool, Reader, ShapeReader, Stored
 from actzip.autograd.slots import Node, Rule
 from actzip.autograd.slots.masks import RELU
 from actzip.autograd.slots.noise import noise
@@ -244,7 +235,7 @@ class Registry:
         if origin is None:
             return None
         found = self._find(origin.key, row.role) if self._lasts(origin) else None
-        if found is not None and _is_copy(unit, origin):
+        if found is not None and origin.gives(unit):
             row.shared_with = found[1].name
             return CopyReader(found[0], origin.place, unit, t, place)
         twin = self._copies.first(origin, unit) if inner else None
@@ -285,15 +276,6 @@ class Registry:
         """A seed of its own for each payload: (session, step, how many before)."""
         self._drawn += 1
         return _mix(self._seed + self._drawn * 0x9E3779B97F4A7C15)
-
-
-def _is_copy(unit: Tensor, origin: Origin) -> bool:
-    """Whether unit still is what would be made again; writes through `.data` leave no trace."""
-    source = origin.unit()
-    if source is None or source._version != origin.key[1]:
-        return False
-    layout = Place.of(unit, origin=int(unit.storage_offset()))
-    return torch.equal(remake(source, origin.place, layout, unit.dtype), unit)
 
 
 def _hand_over(owner: Row | None, holder: Row) -> None:
