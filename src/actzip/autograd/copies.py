@@ -35,7 +35,7 @@ class Origin:
         return Origin(key_of(unit), place, t.numel(), weakref.ref(unit), producer)
 
     def gives(self, copy: Tensor) -> bool:
-        """Whether making the copy again gives these values: edits through `.data` leave no trace."""
+        """Whether making it again gives these values; edits through `.data` leave no trace."""
         source = self.unit()
         if source is None or source._version != self.key[1]:
             return False
