@@ -1,5 +1,6 @@
 """Integers, booleans, complex, sparse, subclasses: exact, or left alone and counted."""
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -96,6 +97,28 @@ def test_a_custom_function_is_kept_exactly_and_counted_by_name() -> None:
     x = torch.randn(64, 64) * 0.1
     stats = assert_trains_the_same(Model(), lambda m: m(x).square().mean())
     assert stats.unknown == {"CubeBackward": 4}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's quantized tensors
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_quantized_tensors_are_left_alone() -> None:
+    class Rounded(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            ctx.save_for_backward(torch.quantize_per_tensor(x.detach(), 0.1, 0, torch.qint8))
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):  # type: ignore[no-untyped-def]
+            return g * ctx.saved_tensors[0].dequantize()
+
+    w = torch.randn(100, 100, requires_grad=True)
+    (plain,) = torch.autograd.grad(Rounded.apply(w).relu().sum(), w)
+    with actzip.compress() as session:
+        (ours,) = torch.autograd.grad(Rounded.apply(w).relu().sum(), w)
+    assert torch.equal(ours, plain)
+    row = next(r for r in session.stats().sites if r.node == "RoundedBackward")
+    assert (row.codec, row.stored_bytes) == ("", 100 * 100)
 
 
 def test_a_registered_slot_is_used(monkeypatch) -> None:  # type: ignore[no-untyped-def]
