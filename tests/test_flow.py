@@ -1,4 +1,4 @@
-"""The imports go one way: api -> autograd -> methods -> codecs -> kernels."""
+"""The imports go one way: api -> autograd -> methods -> control -> codecs -> kernels."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ ROOT = Path(actzip.__file__).parent
 ALLOWED = {
     "kernels": set(),
     "codecs": {"kernels"},
-    "methods": {"codecs"},
+    "control": {"codecs"},
+    "methods": {"control", "codecs"},
     "memory": set(),
-    "autograd": {"methods", "codecs", "kernels", "memory"},
+    "autograd": {"methods", "control", "codecs", "kernels", "memory"},
     "report": {"autograd", "methods", "memory"},
-    "api": {"report", "autograd", "methods", "memory"},
+    "api": {"report", "autograd", "methods", "control", "memory"},
     "testing": {"codecs", "kernels"},
     "tasks": {"api", "report", "methods", "memory", "codecs"},
     "cli": {"api", "report", "methods", "memory", "codecs", "tasks"},

@@ -14,10 +14,12 @@ from torch import nn
 from actzip import methods, report
 from actzip.autograd.attachment import Attachment, drop, push
 from actzip.autograd.ledger import Stats
+from actzip.autograd.observe import Observer
 from actzip.autograd.paths import Paths
 from actzip.autograd.saved import Pool
 from actzip.autograd.trace import Settings, Trace
 from actzip.autograd.watcher import Watcher
+from actzip.control.statistics import Statistics
 from actzip.methods.base import Method
 
 _STATE = 1  # version of Session.state_dict()
@@ -81,6 +83,9 @@ class Session:
         self.seed = seed
         self.step = 0  #: forward passes begun
         self._model = None if model is None else weakref.ref(model)
+        self._policy = method.start(optimizer)
+        self._statistics = Statistics()
+        self._indices: torch.Tensor | None = None
         self._paths = Paths()
         self._pool = Pool()
         self._last: Trace | None = None
@@ -188,8 +193,14 @@ class Session:
     def _begin(self, root: nn.Module | None) -> Trace:
         with self._lock:
             step, self.step = self.step, self.step + 1
+            indices, self._indices = self._indices, None
+            learns = self._policy.begin(step, self._statistics)
         seed = (self.seed << 32) + step
-        return Trace(Settings(self.method, self.min_bytes, seed, self._paths, self._pool), root)
+        observer = Observer(self._statistics, step, indices) if learns else None
+        settings = Settings(
+            self._policy, self.min_bytes, seed, self._paths, self._pool, observer
+        )
+        return Trace(settings, root)
 
     def _finished(self, trace: Trace) -> None:
         if self._model is None and trace.empty and self._last is not None:

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 import actzip
 from actzip.codecs.base import Codec
-from actzip.methods.base import Method, Site
+from actzip.methods.base import Site, Stateless
 from training import gradients
 
 
 @dataclass(frozen=True)
-class Spy(Method):
+class Spy(Stateless):
     """Encodes all it is asked to and remembers what that was."""
 
     seen: list[Tensor] = field(default_factory=list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ from actzip.autograd.slots.noise import noise
 from actzip.autograd.slots.windows import window_of
 from actzip.codecs import BitMask, Index
 from actzip.codecs.base import Allocate, Codec, Payload, fresh, overlaps
-from actzip.methods.base import STRENGTH, Method, Role
+from actzip.methods.base import STRENGTH, Policy, Role
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -35,10 +36,10 @@ class Left(NamedTuple):
 class Registry:
     """Finds a tensor that is stored already, or stores it; writes down who holds the bytes."""
 
-    def __init__(self, method: Method, seed: int, pool: Pool):
+    def __init__(self, policy: Policy, seed: int, pool: Pool):
         self._copies = Copies()
         self.pending = self._copies.made_now
-        self._method = method
+        self._policy = policy
         self._seed = seed
         self._drawn = 0
         self._pool = pool
@@ -84,10 +85,10 @@ class Registry:
         if overlaps(unit_of(t)[0]):
             return self._leave(row, t, "elements that share memory cannot be written back")
         if t.dtype is torch.bool:
-            return self._value(row, BitMask(), t)
+            return self._value(row, t, BitMask())
         if not t.dtype.is_floating_point:
             if rule.role is Role.INDEX:
-                return self._value(row, self._integers(node), t)
+                return self._value(row, t, self._integers(node))
             return self._leave(row, t, f"a {t.dtype} tensor outside an index slot stays as it is")
         if t.dtype not in _FLOATS:
             return self._leave(row, t, f"no codec stores {t.dtype}")
@@ -98,7 +99,7 @@ class Registry:
             return self._mask(row, rule, node, t)
         if rule.role not in (Role.LINEAR, Role.NONLINEAR):
             return self._leave(row, t, f"the slot table keeps {rule.role.value} slots as they are")
-        return self._noise(row, t) or self._copy(row, t) or self._coded(row, t)
+        return self._noise(row, t) or self._copy(row, t) or self._value(row, t)
 
     def _leave(self, row: Row, t: Tensor, reason: str) -> Reader | None:
         """Autograd keeps t itself; whoever stored a copy of it can read it there for nothing."""
@@ -127,26 +128,28 @@ class Registry:
             return window_of(node, tuple(saved.shape)) or Index()
         return Index()
 
-    def _coded(self, row: Row, t: Tensor) -> Reader | None:
-        codec = self._method.codec(row.site, t)
-        if codec is not None:
-            return self._value(row, codec, t)
-        name = type(self._method).__name__
-        return self._leave(row, t, f"{name} keeps {row.role.value} tensors exactly")
-
-    def _value(self, row: Row, codec: Codec, t: Tensor) -> Reader | None:
-        """Store t's values with this codec, or find them stored."""
+    def _value(self, row: Row, t: Tensor, codec: Codec | None = None) -> Reader | None:
+        """Find t's values stored, or store them with this codec, or with what the method picks."""
         unit, place = unit_of(t)
         key = key_of(unit)
         found = self._find(key, row.role)
         if found is not None:
             row.shared_with = found[1].name
             return Reader(found[0], t, place)
+        codec = codec or self._picked(row, key, unit)
+        if codec is None:
+            return self._leave(row, t, self._policy.reason(row.site))
         try:
             payload = codec.encode(unit, seed=self._draw(), allocate=self._pool.slabs.allocate)
         except (TypeError, ValueError, RuntimeError) as error:
             return self._leave(row, t, f"{codec!r} could not store it: {error}")
         return Reader(self._put(row, unit, payload), t, place)
+
+    def _picked(self, row: Row, key: Key, unit: Tensor) -> Codec | None:
+        stored = self._stored.get(key)
+        if stored is not None and stored.relu:
+            row.site = replace(row.site, relu=True)
+        return self._policy.codec(row.site, unit)
 
     def _put(self, row: Row, unit: Tensor, payload: Payload) -> Stored:
         """Keep this payload for unit, and what its other readers need beside it."""
@@ -163,6 +166,7 @@ class Registry:
             elif stored.relu and bits is None:  # it was, but this code cannot tell
                 bits = self._bits_of(self._bits[key], unit, self._pool.slabs.allocate)
             stored.replace(row.role, payload, bits=bits)
+        stored.site = row.name
         self._values[key] = row
         row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
         return stored

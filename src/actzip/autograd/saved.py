@@ -7,6 +7,7 @@ through with a node its readers go, and the stored tensor goes with the last of 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -46,7 +47,17 @@ class Kept:
 class Stored:
     """A tensor kept once for all its readers: its values, or only the bits of a mask."""
 
-    __slots__ = ("__weakref__", "_coded", "_decoded", "bits", "buffers", "relu", "role", "value")
+    __slots__ = (
+        "__weakref__",
+        "_coded",
+        "_decoded",
+        "bits",
+        "buffers",
+        "relu",
+        "role",
+        "site",
+        "value",
+    )
 
     def __init__(
         self,
@@ -61,6 +72,7 @@ class Stored:
         self.value = value
         self.bits = bits
         self.relu = relu  #: the bits are ReLU's: on where the value is positive
+        self.site = ""  #: the name of the site that its values are stored for
         self._decoded: tuple[StorageWeakRef, Place] | None = None
         self._coded = False
         self._settle()
@@ -130,17 +142,39 @@ class Pool:
 class Reader:
     """What autograd holds instead of a saved tensor: a place in a stored one."""
 
-    __slots__ = ("dtype", "place", "stored", "unit")
+    __slots__ = ("dtype", "place", "seen", "stored", "unit")
 
     def __init__(self, stored: Stored, t: Tensor, place: Place | None):
         self.stored = stored
         self.place = place
         self.unit = Place.of(t, origin=int(t.storage_offset()))
         self.dtype = t.dtype
+        self.seen: Callable[[Tensor], None] | None = None  #: is told what backward reads
 
     def unpack(self) -> Tensor:
         with torch.no_grad():
-            return self._checked(self._read())
+            t = self._checked(self._read())
+        if self.seen is not None:
+            self.seen(t)
+        return t
+
+    def lift(self, w: Tensor | None) -> Tensor | None:
+        """Numbers for each element that is read, brought to the shape of the stored tensor."""
+        value = self.stored.value
+        if w is None or not isinstance(value, Payload) or self._is_whole(value.shape):
+            return w
+        full = torch.zeros(value.shape, dtype=w.dtype, device=w.device)
+        if value.stride != full.stride():
+            full = torch.empty_strided(value.shape, value.stride, dtype=w.dtype, device=w.device)
+            full.zero_()
+        self._put(full, w.expand(self.unit.size))
+        return full
+
+    def _is_whole(self, shape: tuple[int, ...]) -> bool:
+        return self.place is None and self.unit.size == shape
+
+    def _put(self, full: Tensor, w: Tensor) -> None:
+        (full if self.place is None else self.place.view(full)).copy_(w)
 
     def _read(self) -> Tensor:
         values = self.stored.tensor()
@@ -176,6 +210,18 @@ class CopyReader(Reader):
     def _read(self) -> Tensor:
         copy = remake(self.stored.tensor(), self.source, self.layout, self.dtype)
         return copy if self.place is None else self.place.view(copy)
+
+    def _is_whole(self, shape: tuple[int, ...]) -> bool:
+        return super()._is_whole(shape) and self.source is None
+
+    def _put(self, full: Tensor, w: Tensor) -> None:
+        if self.place is not None:
+            layout = self.layout
+            copy = torch.empty_strided(layout.size, layout.stride, dtype=w.dtype, device=w.device)
+            super()._put(copy.zero_(), w)
+            w = copy
+        target = full if self.source is None else self.source.view(full)
+        target.copy_(w if w.shape == target.shape else w.reshape(target.shape))
 
 
 def remake(values: Tensor, source: Place | None, layout: Place, dtype: torch.dtype) -> Tensor:

@@ -15,10 +15,11 @@ from actzip import kernels
 from actzip.autograd import slots
 from actzip.autograd.identity import is_cast, is_parameter, tensors_in
 from actzip.autograd.ledger import Row, Stats
+from actzip.autograd.observe import Observer
 from actzip.autograd.paths import Paths
 from actzip.autograd.registry import Registry
 from actzip.autograd.saved import Pool, Reader
-from actzip.methods.base import Method, Role, Site
+from actzip.methods.base import Policy, Role, Site
 
 _PLAIN = (Tensor, nn.Parameter)
 _RAW = "_raw_saved_"
@@ -29,11 +30,12 @@ _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 class Settings:
     """What a session tells each of its forward passes."""
 
-    method: Method
+    policy: Policy
     min_bytes: int
     seed: int
     paths: Paths
     pool: Pool
+    observer: Observer | None = None  #: looks at the backward of this pass
 
 
 class Trace:
@@ -43,10 +45,11 @@ class Trace:
         # weak: the session outlives the pass, and the model's hooks hold the session
         self._root = None if root is None else weakref.ref(root)
         self._settings = settings
-        self._registry = Registry(settings.method, settings.seed, settings.pool)
+        self._registry = Registry(settings.policy, settings.seed, settings.pool)
         self.pending = self._registry.pending  #: not empty: `returned` waits for the call's output
         self._running = True
         self._args: object = ()  # of the call that made the node being visited
+        self._readers: dict[str, Reader] = {}  # of its values in a lossy code
         self._plans: dict[type, list[tuple[str, str]]] = {}
         self._occurrences: Counter[tuple[str, str, str]] = Counter()
         self._rows: list[Row] = []
@@ -86,6 +89,9 @@ class Trace:
             elif raw is not None:
                 self._look(node, slot, raw)
         self._args = ()
+        if self._readers and self._settings.observer is not None:
+            self._settings.observer.watch(node, self._readers)
+        self._readers = {}
 
     def returned(self, out: object) -> None:
         """The call whose nodes were just visited gives this to the user."""
@@ -146,6 +152,8 @@ class Trace:
         reader = self._registry.store(row, rule, node, t)
         if reader is not None:
             raw.register_hooks(lambda _: reader, _unpack)
+            if row.role in (Role.LINEAR, Role.NONLINEAR) and reader.stored.site:
+                self._readers[slot] = reader
 
     def _row(self, path: str, node: str, slot: str, role: Role, t: Tensor) -> Row:
         where = (path, node, slot)

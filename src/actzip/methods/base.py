@@ -5,10 +5,12 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from actzip.codecs.base import Codec
+from actzip.control.statistics import Statistics
 
 
 class Role(enum.Enum):
@@ -40,6 +42,7 @@ class Site:
     slot: str  #: e.g. "input"
     occurrence: int  #: 0, 1, … when one module runs the same op several times
     role: Role
+    relu: bool = False  #: a ReLU made the tensor: its zeros are a mask that backward needs
 
     @property
     def name(self) -> str:
@@ -47,9 +50,49 @@ class Site:
         return f"{self.module}:{self.node}.{self.slot}{count}"
 
 
-class Method(ABC):
-    """A codec choice and a control rule. Concrete methods are frozen dataclasses."""
+class Policy(ABC):
+    """A method at work in one session: answers for each tensor, and learns from each backward."""
+
+    #: bytes of a convolution's operands above which its backward runs in micro-batches
+    slice_bytes: int | None = None
 
     @abstractmethod
     def codec(self, site: Site, tensor: torch.Tensor) -> Codec | None:
-        """The codec for a tensor of this site in this step; None leaves the tensor alone."""
+        """The codec for a tensor of this site in this step; None leaves the tensor alone.
+
+        Asked only for linear and nonlinear sites: masks, indices and shapes cost every method
+        the same.
+        """
+
+    def reason(self, site: Site) -> str:
+        """Why `codec` gave None."""
+        return f"{type(self).__name__} keeps {site.role.value} tensors exactly"
+
+    def begin(self, step: int, statistics: Statistics) -> bool:
+        """A forward pass begins: learn from what backward told since the last one.
+
+        True asks for statistics of this pass's backward; they cost a look at every gradient.
+        """
+        return False
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was learned, beside the statistics, which the session keeps."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a `state_dict`."""
+
+
+class Method(ABC):
+    """How precisely to store what: a frozen dataclass whose repr evaluates back to it."""
+
+    @abstractmethod
+    def start(self, optimizer: torch.optim.Optimizer | None) -> Policy:
+        """The method at work, with nothing learned yet."""
+
+
+class Stateless(Method, Policy):
+    """A method that learns nothing: it is its own policy, and `codec` is all of it."""
+
+    def start(self, optimizer: torch.optim.Optimizer | None) -> Policy:
+        return self

@@ -8,14 +8,14 @@ from torch import Tensor
 
 from actzip.codecs import Group
 from actzip.codecs.base import Codec
-from actzip.methods.base import Method, Role, Site
+from actzip.methods.base import Role, Site, Stateless
 
 _LINEAR = Group(bits=2, zero=True)
 _NONLINEAR = Group(bits=4)
 
 
 @dataclass(frozen=True)
-class Fixed(Method):
+class Fixed(Stateless):
     """One codec for what enters the gradient linearly, one for what enters it through a curve.
 
     No statistics, no adaptation: the baseline that adaptive methods have to beat.

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from actzip.codecs.base import Codec
-from actzip.methods.base import Method, Site
+from actzip.methods.base import Site, Stateless
 
 
 @dataclass(frozen=True)
-class Lossless(Method):
+class Lossless(Stateless):
     """Gradients equal plain PyTorch's bit for bit.
 
     Masks take one bit, indices the bits they need, shapes nothing, and a tensor that several

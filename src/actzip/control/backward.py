@@ -1,0 +1,57 @@
+"""What an op's backward had in its hands, and what an error in its stored tensor would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Backward:
+    """What one op's backward had in its hands; read inside its hook and then let go."""
+
+    node: str
+    slot: str
+    x: Tensor  #: the stored tensor as decoded, in the shape the op reads
+    outer: Tensor  #: the gradient that came, at the op's first output
+    gave: tuple[Tensor | None, ...]  #: the gradients it gave, one per input
+    leaves: tuple[bool, ...]  #: which of those inputs are parameters
+    saved: Mapping[str, Any]  #: the node's other saved tensors and options
+
+    def signal(self, leaf: bool) -> float:
+        """‖g‖² of the gradients given to parameters, or to everything else."""
+        return sum(energy_of(g) for g, is_leaf in self._given() if is_leaf == leaf)
+
+    def count(self) -> int:
+        """How many numbers the parameters' gradients have."""
+        return sum(g.numel() for g, is_leaf in self._given() if is_leaf)
+
+    def _given(self) -> list[tuple[Tensor, bool]]:
+        pairs = zip(self.gave, self.leaves, strict=True)
+        return [(g, is_leaf) for g, is_leaf in pairs if g is not None]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """w for the gradients of parameters and for those that travel on; both broadcast to x.
+
+    `worst_…`: for |e| <= 1 everywhere, ‖Δg‖² is at most the sum of these over the channels. None
+    takes the bound that every linear map has, ‖J‖²·‖e‖².
+    """
+
+    parameter: Tensor | None = None
+    input: Tensor | None = None
+    worst_parameter: Tensor | None = None
+    worst_input: Tensor | None = None
+
+
+Formula = Callable[[Backward], Weights]
+
+
+def energy_of(t: Tensor) -> float:
+    """‖t‖²"""
+    return float(torch.linalg.vector_norm(t, dtype=torch.float32)) ** 2
