@@ -5,11 +5,12 @@ from actzip.api import ActzipWarning, Session, compress
 from actzip.autograd.ledger import Stats
 from actzip.autograd.slots import register as register_slot
 from actzip.memory.measure import measure
-from actzip.methods import Fixed, Lossless, Method
+from actzip.methods import ActNN, Fixed, Lossless, Method
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ActNN",
     "ActzipWarning",
     "Fixed",
     "Lossless",

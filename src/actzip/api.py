@@ -193,13 +193,11 @@ class Session:
     def _begin(self, root: nn.Module | None) -> Trace:
         with self._lock:
             step, self.step = self.step, self.step + 1
-            indices, self._indices = self._indices, None
+            self._statistics.indices, self._indices = self._indices, None
             learns = self._policy.begin(step, self._statistics)
         seed = (self.seed << 32) + step
-        observer = Observer(self._statistics, step, indices) if learns else None
-        settings = Settings(
-            self._policy, self.min_bytes, seed, self._paths, self._pool, observer
-        )
+        observer = Observer(self._statistics, step) if learns else None
+        settings = Settings(self._policy, self.min_bytes, seed, self._paths, self._pool, observer)
         return Trace(settings, root)
 
     def _finished(self, trace: Trace) -> None:

@@ -22,10 +22,10 @@ _OPTIONS: dict[type, tuple[str, ...]] = {}
 class Observer:
     """Hangs a look on each node that reads a stored tensor."""
 
-    def __init__(self, statistics: Statistics, step: int, indices: Tensor | None):
+    def __init__(self, statistics: Statistics, step: int):
         self._statistics = statistics
         self._step = step
-        self._indices = indices
+        self._indices = statistics.indices
 
     def watch(self, node: Any, readers: dict[str, Reader]) -> None:
         """These slots of a node have just been stored."""

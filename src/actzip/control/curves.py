@@ -117,7 +117,8 @@ def _rms_norm(b: Backward) -> Weights:
 
     def gradient(x: Tensor) -> Tensor:
         normal = x.reshape(-1, size) * r
-        return r * (h - normal * (h * normal).mean(-1, keepdim=True))
+        g: Tensor = r * (h - normal * (h * normal).mean(-1, keepdim=True))
+        return g
 
     travels = _probe(b.x, gradient, _PROBES)
     own = (r * gz).square().view(b.x.shape) if len(b.gave) > 1 and b.gave[1] is not None else None

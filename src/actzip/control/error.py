@@ -19,6 +19,7 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import grad
 
 from actzip.control import curves
 from actzip.control.backward import Backward, Formula, Weights
@@ -32,7 +33,8 @@ def weights(b: Backward) -> Weights | None:
 
 def _rows(t: Tensor, dim: int) -> Tensor:
     """Squared norms along one dimension, which stays with size 1; makes no copy of t."""
-    return torch.linalg.vector_norm(t, dim=dim, keepdim=True, dtype=torch.float32).square()
+    norms: Tensor = torch.linalg.vector_norm(t, dim=dim, keepdim=True, dtype=torch.float32)
+    return norms.square()
 
 
 def _for(b: Backward, target: int, w: Tensor, worst: Tensor) -> Weights:
@@ -77,9 +79,9 @@ def _convolution(b: Backward) -> Weights:
 
 _CONV: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _CONV_INPUT: dict[int, Callable[..., Tensor]] = {
-    1: torch.nn.grad.conv1d_input,
-    2: torch.nn.grad.conv2d_input,
-    3: torch.nn.grad.conv3d_input,
+    1: grad.conv1d_input,
+    2: grad.conv2d_input,
+    3: grad.conv3d_input,
 }
 
 
@@ -117,9 +119,11 @@ def _batch_norm(b: Backward) -> Weights:
     """
     x, gz = b.x, b.outer
     around = [1, -1] + [1] * (x.dim() - 2)
-    rest = [d for d in range(x.dim()) if d != 1]
     m = x.numel() / x.shape[1]
-    energy = torch.linalg.vector_norm(gz, dim=rest, dtype=torch.float32).square()
+    # mean of gZ² over each map: samples with large gradients are told from those with small ones
+    squares = gz.flatten(2) if gz.dim() > 2 else gz.unsqueeze(-1)
+    maps = (_rows(squares, -1) / squares.shape[-1]).view(*gz.shape[:2], *[1] * (gz.dim() - 2))
+    energy = maps.sum(0).flatten() * (m / x.shape[0])
     training = bool(b.saved.get("training", True))
     r = b.saved["result2"] if training else None
     if r is None:
@@ -127,27 +131,28 @@ def _batch_norm(b: Backward) -> Weights:
     r = r.float()
     own = Weights()
     if _has(b, 1):
-        own = Weights(
-            parameter=(r**2 * energy / m).view(around), worst_parameter=r**2 * m * energy
-        )
+        own = Weights(parameter=r.view(around) ** 2 * maps, worst_parameter=r**2 * m * energy)
     if not training:
         return own
     gamma = b.saved.get("weight")
-    scale = (r**2) ** 2 if gamma is None else (gamma.float() * r * r) ** 2
-    g_gamma = _scale_gradient(b, rest, r)
-    travels = scale * (g_gamma**2 + energy + 2 * g_gamma**2 / m) / m**2
+    scale = (r * r if gamma is None else gamma.float() * r * r) ** 2
+    g_gamma = _scale_gradient(b, r)
+    fixed = (g_gamma**2 + 2 * g_gamma**2 / m) / m**2
+    travels = scale.view(around) * (fixed.view(around) + maps / m)
     worst_input = scale * (g_gamma.abs() / math.sqrt(m) + energy.sqrt()) ** 2
-    return replace(own, input=travels.view(around), worst_input=worst_input)
+    return replace(own, input=travels, worst_input=worst_input)
 
 
-def _scale_gradient(b: Backward, rest: list[int], r: Tensor) -> Tensor:
+def _scale_gradient(b: Backward, r: Tensor) -> Tensor:
     """gγ = Σ gZ·x̃: given by the op, or made here when the norm has no scale."""
     given = b.gave[1] if len(b.gave) > 1 else None
     if given is not None:
         return given.float()
     around = [1, -1] + [1] * (b.x.dim() - 2)
+    rest = [d for d in range(b.x.dim()) if d != 1]
     mean = b.saved["result1"].float().view(around)
-    return ((b.x.float() - mean) * b.outer).sum(rest) * r
+    total: Tensor = ((b.x.float() - mean) * b.outer).sum(rest)
+    return total * r
 
 
 def _has(b: Backward, target: int) -> bool:
@@ -204,8 +209,8 @@ def _norm_weights(b: Backward, parameter: Tensor, travels: Tensor, h: Tensor, r:
 
 # -- the table -------------------------------------------------------------------------------
 
-_conv = {"input": _convolution}
-_batch = {"input": _batch_norm}
+_conv: dict[str, Formula] = {"input": _convolution}
+_batch: dict[str, Formula] = {"input": _batch_norm}
 
 FORMULAS: dict[str, dict[str, Formula]] = {
     "ConvolutionBackward0": _conv,

@@ -30,11 +30,13 @@ class Sums:
     def add(self, first: int, w: Tensor, there: Tensor, channel: int) -> None:
         """Samples from `first` on; `there` is 1 where the element is not zero."""
         kept = w * there
-        rest = [d for d in range(1, kept.dim())]
+        rest = list(range(1, kept.dim()))
         sums = kept.sum(rest, dtype=torch.float64) if rest else kept.double()
         self.sample[first : first + sums.numel()] += sums.cpu()
         others = [d for d in range(kept.dim()) if d != channel % kept.dim()]
-        self.channel += kept.sum(others, dtype=torch.float64).cpu() if others else kept.double().cpu()
+        self.channel += (
+            kept.sum(others, dtype=torch.float64).cpu() if others else kept.double().cpu()
+        )
         self.zeros += float(w.expand(kept.shape).sum(dtype=torch.float64)) - float(sums.sum())
 
 
@@ -86,4 +88,8 @@ def _worst(bound: Tensor | None, sums: Sums, x: Tensor, channels: int) -> Tensor
     if bound is None:
         return sums.channel * math.ceil(x.numel() / channels) * channels
     bound = bound.detach().double().cpu()
-    return bound.clone() if bound.numel() == channels else (bound.sum() / channels).expand(channels).clone()
+    return (
+        bound.clone()
+        if bound.numel() == channels
+        else (bound.sum() / channels).expand(channels).clone()
+    )

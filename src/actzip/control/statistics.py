@@ -77,6 +77,7 @@ class Statistics:
         self.history = history
         self._readings: dict[str, deque[tuple[int, Reading]]] = {}
         self._table: dict[str, Tensor] = {}
+        self.indices: Tensor | None = None  #: places in the data set of the samples at hand
         self.missing: dict[str, str] = {}  #: sites of which nothing could be told, and why
 
     @property
@@ -103,7 +104,9 @@ class Statistics:
         if not rows:
             return None
         kept = [reading for _, reading in rows]
-        return Reading(**{f.name: _mean([getattr(r, f.name) for r in kept]) for f in fields(Reading)})
+        return Reading(
+            **{f.name: _mean([getattr(r, f.name) for r in kept]) for f in fields(Reading)}
+        )
 
     # -- a table per sample of the data set ------------------------------------------------
 

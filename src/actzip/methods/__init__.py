@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from actzip.methods.actnn import ActNN
 from actzip.methods.base import Method, Role, Site
 from actzip.methods.fixed import Fixed
 from actzip.methods.lossless import Lossless
 
-__all__ = ["METHODS", "Fixed", "Lossless", "Method", "Role", "Site", "resolve"]
+__all__ = ["METHODS", "ActNN", "Fixed", "Lossless", "Method", "Role", "Site", "resolve"]
 
 #: Methods by the name that `compress(method=…)` and the command line take.
-METHODS: dict[str, type[Method]] = {"lossless": Lossless, "fixed": Fixed}
+METHODS: dict[str, type[Method]] = {"lossless": Lossless, "actnn": ActNN, "fixed": Fixed}
 
 
 def resolve(method: str | Method, options: dict[str, Any]) -> Method:

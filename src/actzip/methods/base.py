@@ -79,7 +79,7 @@ class Policy(ABC):
         """What was learned, beside the statistics, which the session keeps."""
         return {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027  # nothing learned
         """Go on from a `state_dict`."""
 
 
