@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
 import weakref
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from actzip import methods, report
+from actzip import methods, noise, report
 from actzip.autograd.attachment import Attachment, drop, push
 from actzip.autograd.ledger import Stats
 from actzip.autograd.observe import Observer
@@ -21,8 +24,9 @@ from actzip.autograd.trace import Settings, Trace
 from actzip.autograd.watcher import Watcher
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method
+from actzip.noise import NoiseReport
 
-_STATE = 1  # version of Session.state_dict()
+_STATE = 2  # version of Session.state_dict()
 
 
 class ActzipWarning(UserWarning):
@@ -86,6 +90,7 @@ class Session:
         self._policy = method.start(optimizer)
         self._statistics = Statistics()
         self._indices: torch.Tensor | None = None
+        self._learns = True
         self._paths = Paths()
         self._pool = Pool()
         self._last: Trace | None = None
@@ -118,6 +123,86 @@ class Session:
         """Payload bytes held at this moment, for all graphs that are alive."""
         return self._pool.nbytes
 
+    # -- learning --------------------------------------------------------------------------
+
+    def samples(self, indices: torch.Tensor | Sequence[int]) -> None:
+        """Say which samples of the data set the next forward pass is given, by their indices.
+
+        Methods that spread bits over samples then remember how sensitive each of them was.
+        """
+        given = torch.as_tensor(indices).detach().cpu()
+        whole = not given.dtype.is_floating_point and given.dtype is not torch.bool
+        if given.dim() != 1 or not given.numel() or not whole or int(given.min()) < 0:
+            raise ValueError(
+                "samples needs a row of indices into the data set, whole numbers from 0 on, got "
+                f"{given.dtype} of shape {tuple(given.shape)}"
+            )
+        self._indices = given.long()
+
+    def gradient_noise(
+        self,
+        batch: tuple[Any, Any],
+        loss: Callable[[Any, Any], torch.Tensor] = F.cross_entropy,
+        *,
+        draws: int = 16,
+        parts: int = 8,
+    ) -> NoiseReport:
+        """Bias², quantization variance and SGD variance of each parameter's gradient on a batch.
+
+        batch  (inputs, targets); the loss is loss(model(inputs), targets)
+        draws  repeated forward and backward passes with new rounding
+        parts  pieces of the batch whose gradients show the SGD variance
+
+        Precision stays as the method has it now. Gradients, buffers, random streams and the
+        session's state are afterwards as they were.
+        """
+        model = None if self._model is None else self._model()
+        if model is None or self._attachment is None:
+            raise RuntimeError("gradient_noise needs a session of a model that is attached")
+        if draws < 2:
+            raise ValueError(f"a variance needs at least 2 draws, got {draws}")
+        names, parameters = zip(
+            *((n, p) for n, p in model.named_parameters() if p.requires_grad), strict=True
+        )
+
+        def gradients(x: Any, y: Any) -> tuple[torch.Tensor, ...]:
+            with torch.random.fork_rng():  # the same dropout in every draw
+                value = loss(model(x), y)
+            found: tuple[torch.Tensor, ...] = torch.autograd.grad(
+                value, parameters, allow_unused=True, materialize_grads=True
+            )
+            return found
+
+        with self._aside(model):
+            policy, self._policy = self._policy, methods.Lossless().start(None)
+            exact = gradients(*batch)
+            count = min(parts, len(batch[1]))
+            pieces = [
+                gradients(x, y)
+                for x, y in zip(batch[0].chunk(count), batch[1].chunk(count), strict=True)
+            ]
+            self._policy = policy
+            return noise.compare(names, exact, lambda: gradients(*batch), pieces, draws)
+
+    @contextlib.contextmanager
+    def _aside(self, model: nn.Module) -> Iterator[None]:
+        """Passes that leave no trace: nothing is learned, and all is put back."""
+        buffers = [(b, b.detach().clone()) for b in model.buffers()]
+        training, policy, step, last = model.training, self._policy, self.step, self._last
+        learned = policy.state_dict()
+        self._learns = False
+        model.train()
+        try:
+            yield
+        finally:
+            self._learns = True
+            self._policy, self.step, self._last = policy, step, last
+            policy.load_state_dict(learned)
+            model.train(training)
+            with torch.no_grad():
+                for buffer, before in buffers:
+                    buffer.copy_(before)
+
     # -- state -----------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
@@ -127,6 +212,8 @@ class Session:
             "method": repr(self.method),
             "seed": self.seed,
             "step": self.step,
+            "policy": self._policy.state_dict(),
+            "statistics": self._statistics.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -140,6 +227,8 @@ class Session:
                 "a resumed run needs the same method"
             )
         self.seed, self.step = int(state["seed"]), int(state["step"])
+        self._policy.load_state_dict(state["policy"])
+        self._statistics.load_state_dict(state["statistics"])
 
     # -- coming and going ------------------------------------------------------------------
 
@@ -194,7 +283,7 @@ class Session:
         with self._lock:
             step, self.step = self.step, self.step + 1
             self._statistics.indices, self._indices = self._indices, None
-            learns = self._policy.begin(step, self._statistics)
+            learns = self._learns and self._policy.begin(step, self._statistics)
         seed = (self.seed << 32) + step
         observer = Observer(self._statistics, step) if learns else None
         settings = Settings(self._policy, self.min_bytes, seed, self._paths, self._pool, observer)
