@@ -109,7 +109,7 @@ class Codec(ABC):
 
     def encode(self, x: Tensor, *, seed: int = 0, allocate: Allocate = fresh) -> Payload:
         self.check(x)
-        dense = _dense(x.detach(), logical=self._logical())
+        dense = _dense(x.detach(), logical=self._logical(), leading=self._leading())
         data = self._encode(dense, seed, allocate)
         stride = tuple(x.stride()) if not overlaps(x) else _row_major(x.shape)
         return Payload(self, tuple(x.shape), stride, x.dtype, seed & _SEED_BITS, data)
@@ -121,16 +121,12 @@ class Codec(ABC):
         self, payload: Payload, out: Tensor | None, fill: Callable[[Payload, Tensor], None]
     ) -> Tensor:
         """Have `fill` write a dense tensor in the order of the original's memory."""
-        self._check_payload(payload)
-        if out is None:
-            out = _like(payload)
-        else:
-            self._check_out(payload, out)
+        out = self._room(payload, out)
         if tuple(out.stride()) != payload.stride:
             # elements are stored in the order of the original's memory, not of this one's
             return out.copy_(self._write(payload, None, fill))
         target = _unexpand(out)
-        dense = _dense_view(target, logical=self._logical())
+        dense = _dense_view(target, logical=self._logical(), leading=self._leading())
         try:
             if dense is not None:
                 fill(payload, dense)
@@ -141,6 +137,18 @@ class Codec(ABC):
         except DamagedError as error:
             raise PayloadError(f"{self!r}: {error}") from error
         return out
+
+    def _room(self, payload: Payload, out: Tensor | None) -> Tensor:
+        """Memory to decode this payload into: `out` if there is one and it fits."""
+        self._check_payload(payload)
+        if out is None:
+            return _like(payload)
+        self._check_out(payload, out)
+        return out
+
+    def part(self, first: int, last: int) -> Codec:
+        """This codec for the samples `first` to `last` - 1 of a tensor that it fits."""
+        return self
 
     def max_error(self, x: Tensor) -> Tensor | None:
         """A bound on |x - decode(encode(x))|, elementwise, where x is finite; None: no promise."""
@@ -153,6 +161,10 @@ class Codec(ABC):
     def _logical(self) -> bool:
         """`logical`, for a codec whose options decide it."""
         return self.logical
+
+    def _leading(self) -> int:
+        """How many leading dimensions must stay in their places, the others in memory order."""
+        return 0
 
     def check(self, x: Tensor) -> None:
         """Raise a TypeError or ValueError that says what to use instead, if x does not fit."""
@@ -223,7 +235,7 @@ def _unexpand(x: Tensor) -> Tensor:
     return x
 
 
-def _dense_view(x: Tensor, *, logical: bool) -> Tensor | None:
+def _dense_view(x: Tensor, *, logical: bool, leading: int = 0) -> Tensor | None:
     """A contiguous view of x's elements, or None when x is not dense in memory.
 
     In logical order the shape is kept; otherwise dimensions go from the largest stride to
@@ -233,15 +245,23 @@ def _dense_view(x: Tensor, *, logical: bool) -> Tensor | None:
         return x
     if logical:
         return None
-    order = sorted(range(x.dim()), key=lambda d: (x.stride(d), x.size(d)), reverse=True)
-    permuted = x.permute(order)
+    kept = range(min(leading, x.dim()))
+    rest = range(len(kept), x.dim())
+    order = sorted(rest, key=lambda d: (x.stride(d), x.size(d)), reverse=True)
+    permuted = x.permute([*kept, *order])
     return permuted if permuted.is_contiguous() else None
 
 
-def _dense(x: Tensor, *, logical: bool) -> Tensor:
+def _dense(x: Tensor, *, logical: bool, leading: int = 0) -> Tensor:
     x = _unexpand(x.resolve_conj().resolve_neg())
-    view = _dense_view(x, logical=logical)
+    view = _dense_view(x, logical=logical, leading=leading)
     return x.contiguous() if view is None else view
+
+
+def by_sample(x: Tensor) -> Tensor:
+    """x's elements, a row per sample (first dimension), in memory order where it has them so."""
+    rows = _dense(x.detach(), logical=False, leading=1)
+    return rows.reshape(rows.shape[0] if rows.dim() > 1 else 1, -1)
 
 
 _C = TypeVar("_C", bound=type[Codec])

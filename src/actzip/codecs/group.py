@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -67,6 +67,11 @@ class Group(Codec):
                 f"{tuple(x.shape)}; give one number, or one per element of the first dimension"
             )
 
+    def part(self, first: int, last: int) -> Group:
+        if not isinstance(self.bits, tuple):
+            return self
+        return replace(self, bits=self.bits[first:last])
+
     @property
     def keeps_zeros(self) -> bool:
         """With dither the mask is in the codes, see `mask`, but not in the decoded signs."""
@@ -88,18 +93,19 @@ class Group(Codec):
 
     def max_error(self, x: Tensor) -> Tensor:
         """The bound of the class docstring for each element; 0 in raw groups and for kept zeros."""
-        return prediction.placed(x, self._logical(), self._bounds)
+        return prediction.placed(x, self.logical, self._bounds, self._leading())
 
     def variance(self, x: Tensor) -> float:
         """Predicted mean squared error: step²/12; for "stochastic" step²·p(1-p), p the fraction."""
-        dense = prediction.dense(x, self._logical())
+        dense = prediction.dense(x, self.logical, self._leading())
         return prediction.group_variance(dense.view(-1), self._layout(dense))
 
     def _bounds(self, dense: Tensor) -> Tensor:
         return prediction.group_bounds(dense.view(-1), self._layout(dense))
 
-    def _logical(self) -> bool:
-        return isinstance(self.bits, tuple)
+    def _leading(self) -> int:
+        """Bits per sample need the samples one after the other; channels_last has them so."""
+        return int(isinstance(self.bits, tuple))
 
     def _layout(self, x: Tensor) -> GroupLayout:
         if isinstance(self.bits, tuple):

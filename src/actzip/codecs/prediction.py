@@ -18,20 +18,22 @@ from actzip.kernels.reference.metadata import REAL
 _SLACK = 2.0**-12
 
 
-def dense(x: Tensor, logical: bool) -> Tensor:
+def dense(x: Tensor, logical: bool, leading: int = 0) -> Tensor:
     """The elements in the order in which a codec sees them."""
-    return _dense(x.detach(), logical=logical)
+    return _dense(x.detach(), logical=logical, leading=leading)
 
 
-def placed(x: Tensor, logical: bool, values: Callable[[Tensor], Tensor]) -> Tensor:
+def placed(
+    x: Tensor, logical: bool, values: Callable[[Tensor], Tensor], leading: int = 0
+) -> Tensor:
     """values(elements in the codec's order), put back to where the elements are in x."""
-    seen = dense(x, logical)
+    seen = dense(x, logical, leading)
     result = values(seen).view(seen.shape)
     if overlaps(x):
         return result.view(x.shape)
     out = torch.empty_strided(x.shape, x.stride(), dtype=result.dtype, device=x.device)
     target = _unexpand(out)
-    view = _dense_view(target, logical=logical)
+    view = _dense_view(target, logical=logical, leading=leading)
     (target if view is None else view).copy_(result)
     return out
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from actzip.codecs import Group
-from actzip.codecs.base import Codec
+from actzip.codecs.base import Codec, by_sample
 from actzip.control import allocate
 from actzip.control.statistics import Reading, Statistics
 from actzip.methods.base import Method, Policy, Role, Site
@@ -293,8 +293,8 @@ def travels(readings: dict[str, Reading]) -> dict[str, float]:
 
 def squared_ranges(x: Tensor, group: int) -> Tensor:
     """The mean squared range of groups of each sample, from a few groups of each; float64."""
-    samples = x.shape[0] if x.dim() > 1 else 1
-    rows = x.detach().reshape(samples, -1)
+    rows = by_sample(x)
+    samples = rows.shape[0]
     whole = rows.shape[1] // group
     if whole:
         step = max(1, whole // _LOOK)

@@ -29,14 +29,27 @@ def load(side: int = 32, seed: int = 0) -> Split:
     """All digits, enlarged from 8×8 to `side`; the same seed gives the same split."""
     if side < 8:
         raise ValueError(f"digits are 8×8 and are only enlarged, got side={side}; use 8 or more")
-    images, labels = _read()
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
-    images, labels = images[order], labels[order]
+    images, labels = read(seed)
+    images = images.float()
     mean, deviation = images[:TRAIN].mean(), images[:TRAIN].std()
     images = (images - mean) / deviation
     if side != 8:
         images = F.interpolate(images, size=(side, side), mode="bilinear", align_corners=False)
     return Split(images[:TRAIN], labels[:TRAIN], images[TRAIN:], labels[TRAIN:])
+
+
+def read(seed: int = 0) -> tuple[Tensor, Tensor]:
+    """All digits as uint8 (n, 1, 8, 8) from 0 to 16, and their labels, in the seed's order.
+
+    The first `TRAIN` are to train with, the others to test with.
+    """
+    require()
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    order = torch.randperm(len(pixels), generator=torch.Generator().manual_seed(seed))
+    images = torch.from_numpy(pixels).to(torch.uint8).view(-1, 1, 8, 8)
+    return images[order], torch.from_numpy(labels).long()[order]
 
 
 def require() -> None:
@@ -46,12 +59,3 @@ def require() -> None:
             "the digits come with scikit-learn, which is not installed; "
             "pip install 'actzip[tasks]' brings it"
         )
-
-
-def _read() -> tuple[Tensor, Tensor]:
-    require()
-    from sklearn.datasets import load_digits
-
-    pixels, labels = load_digits(return_X_y=True)
-    images = torch.from_numpy(pixels).float().view(-1, 1, 8, 8)
-    return images, torch.from_numpy(labels).long()

@@ -1,0 +1,123 @@
+"""A tree of class folders: read, split, and refused with the reason when something is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from actzip.tasks.data import DataError, load, reading
+
+
+def picture(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (12, 10)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, colour).save(path)
+
+
+def tree(root: Path, count: int = 5) -> Path:
+    """Reds are 200 to 200 + count, blues the same."""
+    for i in range(count):
+        picture(root / "red" / f"{i}.png", (200 + i, 0, 0))
+        picture(root / "blue" / f"{i}.png", (0, 0, 200 + i))
+    return root
+
+
+def test_one_tree_is_split_by_the_seed_class_by_class(tmp_path: Path) -> None:
+    data = load(str(tree(tmp_path)), "classify", side=16)
+    assert data.classes == ("blue", "red")
+    assert (data.channels, data.side) == (3, 16)
+    assert (len(data.train), len(data.test)) == (8, 2)
+    x, y = data.test.batch(torch.arange(2))
+    assert x.shape == (2, 3, 16, 16)
+    assert sorted(y.tolist()) == [0, 1]
+    for one, label in zip(x, y, strict=True):  # blue pictures are blue, red ones red
+        assert (one[2] > one[0]).all() == (label == 0)
+
+
+@pytest.mark.parametrize("name", ["test", "val"])
+def test_a_split_of_ones_own_is_kept(tmp_path: Path, name: str) -> None:
+    tree(tmp_path / "train", 3)
+    tree(tmp_path / name, 1)
+    data = load(str(tmp_path), "classify", side=8)
+    assert (len(data.train), len(data.test)) == (6, 2)
+
+
+def test_a_limit_reads_no_more_than_that(tmp_path: Path) -> None:
+    assert len(load(str(tree(tmp_path)), "classify", side=8, limit=3).train) == 3
+
+
+def test_grey_and_palette_pictures_become_colour(tmp_path: Path) -> None:
+    tree(tmp_path)
+    Image.new("L", (9, 9), 128).save(tmp_path / "red" / "grey.png")
+    Image.fromarray(np.zeros((9, 9), dtype=np.uint8)).convert("P").save(tmp_path / "red" / "p.gif")
+    (tmp_path / "red" / ".hidden.png").write_text("not looked at")
+    (tmp_path / "red" / "notes.txt").write_text("not looked at")
+    data = load(str(tmp_path), "classify", side=8)
+    assert len(data.train) + len(data.test) == 12
+
+
+def test_a_broken_picture_is_named(tmp_path: Path) -> None:
+    tree(tmp_path)
+    whole = (tmp_path / "red" / "3.png").read_bytes()
+    for broken in (whole[:40], b"", b"no picture at all"):
+        (tmp_path / "red" / "3.png").write_bytes(broken)
+        with pytest.raises(DataError, match=r"3\.png is broken"):
+            load(str(tmp_path), "classify")
+
+
+def test_a_truncated_jpeg_is_named(tmp_path: Path) -> None:
+    tree(tmp_path)
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    path = tmp_path / "blue" / "cut.jpg"
+    Image.fromarray(noise).save(path)
+    path.write_bytes(path.read_bytes()[:900])
+    with pytest.raises(DataError, match=r"cut\.jpg is broken"):
+        load(str(tmp_path), "classify")
+
+
+def test_a_test_class_that_is_not_trained_is_out_of_range(tmp_path: Path) -> None:
+    tree(tmp_path / "train")
+    picture(tmp_path / "test" / "green" / "0.png", (0, 200, 0))
+    with pytest.raises(DataError, match=r"'green' is out of range; .* are blue, red"):
+        load(str(tmp_path), "classify")
+
+
+def test_empty_things_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="0 class folders"):
+        load(str(tmp_path), "classify")
+    tree(tmp_path / "train")
+    with pytest.raises(DataError, match="none to test with"):
+        load(str(tmp_path), "classify")
+    (tmp_path / "test" / "red").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"the test split of .* is empty"):
+        load(str(tmp_path), "classify")
+    (tmp_path / "train" / "green").mkdir()
+    with pytest.raises(DataError, match="green has no pictures"):
+        load(str(tmp_path), "classify")
+
+
+def test_one_picture_per_class_leaves_nothing_to_test_with(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"the test split of .* is empty"):
+        load(str(tree(tmp_path, 1)), "classify")
+
+
+def test_a_file_is_no_tree(tmp_path: Path) -> None:
+    picture(tmp_path / "a.png", (1, 2, 3))
+    with pytest.raises(DataError, match="is a file; data for classify are a folder"):
+        load(str(tmp_path / "a.png"), "classify")
+
+
+def test_more_than_fits_in_memory_is_refused_before_reading() -> None:
+    with pytest.raises(DataError, match=r"take 48 GiB .* smaller side or a limit"):
+        reading.pictures([Path("absent.png")] * (1 << 18), 256)
+
+
+def test_without_pillow_the_error_names_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install 'actzip\[tasks\]'"):
+        load(str(tree(tmp_path)), "classify")
