@@ -25,12 +25,14 @@ from actzip.codecs import Group
 from actzip.codecs.base import Codec, by_sample
 from actzip.control import allocate
 from actzip.control.statistics import Reading, Statistics
+from actzip.control.travel import travels
 from actzip.methods.base import Method, Policy, Role, Site
 
 Floats = NDArray[np.float64]
 
 LEVELS = ("L0", "L1", "L2", "L3", "L3.1", "L4", "L5")
 _LOOK = 8  #: groups of a sample whose ranges are looked at; all of them would cost a pass over x
+_CURVED = 3  #: fewest bits of a curved site, where the budget allows
 _UNKNOWN = 4  #: bits of a curved site for which there is no formula
 
 
@@ -108,6 +110,7 @@ class _Layer:
     relu: bool
     norm: bool
     split: bool  #: its samples have bits of their own
+    curved: bool  #: a coarse code would bias the gradient, which no number of steps averages out
     ranges: Tensor  #: mean squared range of the groups of each sample
 
 
@@ -133,18 +136,19 @@ class _Adaptive(Policy):
         average = self._average.get(site.name, self._start(site))
         # below two bits a code for zero would leave one level for all other values: biased
         zero = site.relu and average >= 2
+        size = group_at(site, tensor, m.group_size)
         split = self._is_split(tensor)
         if self._watching or split:
-            ranges = squared_ranges(tensor, m.group_size)
+            ranges = squared_ranges(tensor, size)
             self._layers[site.name] = _Layer(
-                tensor.numel(), site.relu, _is_norm(site), split, ranges
+                tensor.numel(), site.relu, _is_norm(site), split, _is_curved(site), ranges
             )
         if not split:
-            return Group(math.floor(average + 1e-9), m.group_size, m.rounding, zero)
+            return Group(math.floor(average + 1e-9), size, m.rounding, zero)
         bits = self._split(site, ranges, average, zero)
         # equal bits need no groups that end with the sample
         each = bits[0] if len(set(bits)) == 1 else bits
-        return Group(each, m.group_size, m.rounding, zero)
+        return Group(each, size, m.rounding, zero)
 
     def _start(self, site: Site) -> float:
         """Bits before backward has told anything: the same for all."""
@@ -206,7 +210,10 @@ class _Adaptive(Policy):
         )
         zero = relu if self._method.bits >= 2 else False
         cost, error = allocate.bits_ladder(sensitivity, elements, zero=zero)
-        rung = allocate.least_error(cost, error, budget)
+        curved = np.concatenate(
+            [np.full(len(c), self._layers[n].curved) for n, (c, _) in zip(free, items, strict=True)]
+        )
+        rung = allocate.least_error(cost, _without_coarse(cost, error, curved, budget), budget)
         start = 0
         for name, (c, _) in zip(free, items, strict=True):
             self._average[name] = float(np.mean(rung[start : start + len(c)] + 1))
@@ -245,21 +252,38 @@ class _Adaptive(Policy):
     def state_dict(self) -> dict[str, Any]:
         return {
             "average": dict(self._average),
-            "layers": {
-                n: (v.elements, v.relu, v.norm, v.split, v.ranges) for n, v in self._layers.items()
-            },
+            "layers": {name: dict(vars(layer)) for name, layer in self._layers.items()},
             "watching": self._watching,
             "learned": self._learned,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._average = dict(state["average"])
-        self._layers = {n: _Layer(*v) for n, v in state["layers"].items()}
+        self._layers = {n: _Layer(**v) for n, v in state["layers"].items()}
         self._watching, self._learned = state["watching"], state["learned"]
 
 
 def _is_norm(site: Site) -> bool:
     return "BatchNorm" in site.node
+
+
+def _is_curved(site: Site) -> bool:
+    """Activations and attention; a norm's gradient is linear in x but for terms of order 1/M."""
+    return site.role is Role.NONLINEAR and "Norm" not in site.node
+
+
+def _without_coarse(cost: Floats, error: Floats, curved: NDArray[Any], budget: float) -> Floats:
+    """Errors in which curved sites have at least `_CURVED` bits, or as many as leave 2 to others.
+
+    The formulas are of first order: below, the bias of order s² is what counts. Measured on a
+    ViT: with 1 bit at GELU inputs 20 % of the gradients' power, with 2 bits 2 %, with 3 bits 0.2 %.
+    """
+    for fewest in range(_CURVED, 1, -1):
+        barred = error.copy()
+        barred[curved, : fewest - 1] = np.inf
+        if np.where(curved, cost[:, fewest - 1], cost[:, 1]).sum() <= budget or fewest == 2:
+            break
+    return barred if np.where(np.isinf(barred), np.inf, cost).min(1).sum() <= budget else error
 
 
 def _items(layer: _Layer, r: Reading, travel: float) -> tuple[Floats, Floats]:
@@ -275,20 +299,16 @@ def _items(layer: _Layer, r: Reading, travel: float) -> tuple[Floats, Floats]:
     return c.numpy(), np.full(samples, layer.elements / samples)
 
 
-def travels(readings: dict[str, Reading]) -> dict[str, float]:
-    """What a travelling error of ‖Δg‖² = 1 at each site adds to the parameters' gradients below.
+def group_at(site: Site, tensor: Tensor, size: int) -> int:
+    """The size of groups; a LayerNorm's do not reach over its rows.
 
-    Noise of relative power ρ in a gradient acts on the layers below as noise of relative power ρ
-    in their inputs would: it adds ρ·Σ w·mean(x²) to each, summed here over all sites that forward
-    met before. That is a model, not a bound: a branch beside the path is counted as well.
+    A row of small values (a class token at the start) beside large ones would be lost in their
+    step, and its normalised values explode: 1e5 times the gradient's power was measured.
     """
-    below, found = 0.0, {}
-    for name, r in readings.items():
-        signal = float(r.input_signal)
-        found[name] = below / signal if signal > 0 else 0.0
-        dense = float(r.parameter.sum()) / max(1 - float(r.zeros), 1e-6)
-        below += dense * float(r.power)
-    return found
+    row = tensor.shape[-1] if tensor.dim() else 1
+    if "LayerNorm" not in site.node or row % 32:
+        return size
+    return max(g for g in range(32, max(size, 32) + 1, 32) if row % g == 0)
 
 
 def squared_ranges(x: Tensor, group: int) -> Tensor:
