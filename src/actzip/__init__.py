@@ -5,13 +5,16 @@ from actzip.api import ActzipWarning, Session, compress
 from actzip.autograd.ledger import Stats
 from actzip.autograd.slots import register as register_slot
 from actzip.memory.measure import measure
-from actzip.methods import ActNN, Fixed, Lossless, Method
+from actzip.methods import ACGC, ActNN, Comet, Division, Fixed, Lossless, Method
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ACGC",
     "ActNN",
     "ActzipWarning",
+    "Comet",
+    "Division",
     "Fixed",
     "Lossless",
     "Method",

@@ -22,7 +22,8 @@ from actzip.autograd.paths import Paths
 from actzip.autograd.saved import Pool
 from actzip.autograd.trace import Settings, Trace
 from actzip.autograd.watcher import Watcher
-from actzip.control.statistics import Statistics
+from actzip.control.agree import is_together
+from actzip.control.statistics import Statistics, sample_indices
 from actzip.methods.base import Method
 from actzip.noise import NoiseReport
 
@@ -40,6 +41,7 @@ def compress(
     optimizer: torch.optim.Optimizer | None = None,
     min_bytes: int = 4096,
     seed: int = 0,
+    guard: bool = False,
     **options: Any,
 ) -> Session:
     """Keep the tensors that autograd saves in compressed form.
@@ -51,6 +53,7 @@ def compress(
     optimizer  for methods that read the optimizer's state
     min_bytes  tensors in smaller storages are left alone
     seed       of the rounding; PyTorch's random streams are never touched
+    guard      raise precision, with a warning, when gradients or losses leave their band
     """
     if model is not None and not isinstance(model, nn.Module):
         raise TypeError(
@@ -67,7 +70,9 @@ def compress(
             f"this {type(model).__name__} is compressed by another session already; call that "
             "session's remove() first"
         )
-    return Session(model, methods.resolve(method, options), optimizer, min_bytes, seed)
+    chosen = methods.resolve(method, options)
+    chosen = methods.Guarded(chosen) if guard else chosen
+    return Session(model, chosen, optimizer, min_bytes, seed)
 
 
 class Session:
@@ -87,8 +92,9 @@ class Session:
         self.seed = seed
         self.step = 0  #: forward passes begun
         self._model = None if model is None else weakref.ref(model)
+        self.log: list[str] = []  #: what a guard did, and why
         self._policy = method.start(optimizer)
-        self._statistics = Statistics()
+        self._statistics = Statistics(self._policy.history)
         self._indices: torch.Tensor | None = None
         self._learns = True
         self._paths = Paths()
@@ -130,14 +136,12 @@ class Session:
 
         Methods that spread bits over samples then remember how sensitive each of them was.
         """
-        given = torch.as_tensor(indices).detach().cpu()
-        whole = not given.dtype.is_floating_point and given.dtype is not torch.bool
-        if given.dim() != 1 or not given.numel() or not whole or int(given.min()) < 0:
-            raise ValueError(
-                "samples needs a row of indices into the data set, whole numbers from 0 on, got "
-                f"{given.dtype} of shape {tuple(given.shape)}"
-            )
-        self._indices = given.long()
+        self._indices = sample_indices(indices)
+
+    def watch(self, loss: torch.Tensor | float) -> None:
+        """Tell a guarded session the loss of this step; precision rises when it leaves its band."""
+        self._policy.watch(float(loss.detach() if isinstance(loss, torch.Tensor) else loss))
+        self._tell()
 
     def gradient_noise(
         self,
@@ -149,7 +153,7 @@ class Session:
     ) -> NoiseReport:
         """Bias², quantization variance and SGD variance of each parameter's gradient on a batch.
 
-        batch  (inputs, targets); the loss is loss(model(inputs), targets)
+        batch  (inputs, targets); the loss is loss(model(inputs), targets), a mean over samples
         draws  repeated forward and backward passes with new rounding
         parts  pieces of the batch whose gradients show the SGD variance
 
@@ -159,20 +163,11 @@ class Session:
         model = None if self._model is None else self._model()
         if model is None or self._attachment is None:
             raise RuntimeError("gradient_noise needs a session of a model that is attached")
-        if draws < 2:
-            raise ValueError(f"a variance needs at least 2 draws, got {draws}")
-        names, parameters = zip(
-            *((n, p) for n, p in model.named_parameters() if p.requires_grad), strict=True
-        )
-
-        def gradients(x: Any, y: Any) -> tuple[torch.Tensor, ...]:
-            with torch.random.fork_rng():  # the same dropout in every draw
-                value = loss(model(x), y)
-            found: tuple[torch.Tensor, ...] = torch.autograd.grad(
-                value, parameters, allow_unused=True, materialize_grads=True
+        if draws < 2 or parts < 2:
+            raise ValueError(
+                f"a variance needs at least 2 draws and parts, got {draws} and {parts}"
             )
-            return found
-
+        names, gradients = noise.gradients_of(model, loss)
         with self._aside(model):
             policy, self._policy = self._policy, methods.Lossless().start(None)
             exact = gradients(*batch)
@@ -187,21 +182,16 @@ class Session:
     @contextlib.contextmanager
     def _aside(self, model: nn.Module) -> Iterator[None]:
         """Passes that leave no trace: nothing is learned, and all is put back."""
-        buffers = [(b, b.detach().clone()) for b in model.buffers()]
-        training, policy, step, last = model.training, self._policy, self.step, self._last
-        learned = policy.state_dict()
-        self._learns = False
-        model.train()
+        policy, step, last, warned = self._policy, self.step, self._last, self._warned
+        learned, indices = policy.state_dict(), self._indices
+        self._learns, self._warned, self._indices = False, True, None
         try:
-            yield
+            with noise.put_back(model):
+                yield
         finally:
-            self._learns = True
+            self._learns, self._warned, self._indices = True, warned, indices
             self._policy, self.step, self._last = policy, step, last
             policy.load_state_dict(learned)
-            model.train(training)
-            with torch.no_grad():
-                for buffer, before in buffers:
-                    buffer.copy_(before)
 
     # -- state -----------------------------------------------------------------------------
 
@@ -283,11 +273,18 @@ class Session:
         with self._lock:
             step, self.step = self.step, self.step + 1
             self._statistics.indices, self._indices = self._indices, None
+            self._statistics.together = is_together(root)
             learns = self._learns and self._policy.begin(step, self._statistics)
+        self._tell()
         seed = (self.seed << 32) + step
         observer = Observer(self._statistics, step) if learns else None
         settings = Settings(self._policy, self.min_bytes, seed, self._paths, self._pool, observer)
         return Trace(settings, root)
+
+    def _tell(self) -> None:
+        for message in self._policy.messages():
+            self.log.append(message)
+            warnings.warn(message, ActzipWarning, stacklevel=3)
 
     def _finished(self, trace: Trace) -> None:
         if self._model is None and trace.empty and self._last is not None:

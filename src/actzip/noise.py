@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 #: Gradients of all parameters for one draw, in the order of the parameters.
 Gradients = Callable[[], Sequence[Tensor]]
@@ -73,6 +75,42 @@ def compare(
         sgd = _variance([part[i] for part in parts])
         report.append(Noise(name, float(g.double().square().sum()), bias, variance, sgd))
     return report
+
+
+def gradients_of(
+    model: nn.Module, loss: Callable[[Any, Any], Tensor]
+) -> tuple[tuple[str, ...], Callable[[Any, Any], tuple[Tensor, ...]]]:
+    """The names of a model's parameters, and what computes their gradients on a batch."""
+    names, parameters = zip(
+        *((n, p) for n, p in model.named_parameters() if p.requires_grad), strict=True
+    )
+
+    def gradients(x: Any, y: Any) -> tuple[Tensor, ...]:
+        with torch.random.fork_rng():  # the same dropout in every draw
+            value = loss(model(x), y)
+        found: tuple[Tensor, ...] = torch.autograd.grad(
+            value, parameters, allow_unused=True, materialize_grads=True
+        )
+        return found
+
+    return names, gradients
+
+
+@contextlib.contextmanager
+def put_back(model: nn.Module) -> Iterator[None]:
+    """The model in training mode; its buffers and modes are afterwards as they were."""
+    buffers = [(b, b.detach().clone()) for b in model.buffers()]
+    modes = [(module, module.training) for module in model.modules()]
+    if not model.training:  # parts in eval mode, a frozen norm, stay so in a model that trains
+        model.train()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
 
 
 def _variance(parts: Sequence[Tensor]) -> float:

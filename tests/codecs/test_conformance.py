@@ -50,6 +50,9 @@ CODECS: list[Codec] = [
     Dual(),
     Dual(block=2, bits=5, rounding="stochastic"),
     Dual(block=3, bits=1, align="original", rounding="nearest"),
+    *(Dual(bits=bits, zero=True) for bits in (1, 2, 8)),
+    Dual(block=4, bits=3, rounding="stochastic", zero=True, axes=(1,)),
+    Dual(block=2, bits=4, align="original", axes=(0, 1)),
 ]
 
 
@@ -60,7 +63,9 @@ def test_codec_keeps_every_promise(codec: Codec) -> None:
 
 # The twin is slow, and tests/kernels compare it with the library byte by byte: a few will do.
 @pytest.mark.parametrize(
-    "codec", [Group(), Group(zero=True), Group(bits=BY_SAMPLE), Dual()], ids=repr
+    "codec",
+    [Group(), Group(zero=True), Group(bits=BY_SAMPLE), Dual(), Dual(zero=True, axes=(1,))],
+    ids=repr,
 )
 def test_codec_keeps_every_promise_on_the_reference(
     codec: Codec, monkeypatch: pytest.MonkeyPatch
@@ -74,6 +79,6 @@ def test_dropout_noise_comes_back_exactly(backend: str) -> None:
 
 
 def test_every_registered_codec_is_in_the_kit() -> None:
-    elsewhere = {"Bounded", "FixedPoint", "Window"}  # each has a test file of its own
+    elsewhere = {"Bounded", "FixedPoint", "Split", "Window"}  # each has a test file of its own
     tried = {type(codec).__name__ for codec in CODECS}
     assert set(registered()) - elsewhere == tried

@@ -46,6 +46,12 @@ CASES: dict[str, tuple[Codec, Tensor]] = {
     "window": (Window((3,), (2,), (1,), (1,), (9,)), torch.tensor([[1, 1, 5, 7, 8]])),
     "dual": (Dual(bits=2), ramp(1, 2, 9, 10).float()),
     "dual_original": (Dual(block=4, align="original", bits=3), ramp(1, 2, 30).float()),
+    "dual_zero": (Dual(bits=2, zero=True), ramp(1, 2, 9, 10).float()),
+    "dual_tokens": (Dual(block=8, bits=4, axes=(1,)), ramp(2, 20, 33).bfloat16()),
+    "dual_channels_last": (
+        Dual(bits=3, zero=True, rounding="stochastic"),
+        ramp(1, 9, 10, 32).permute(0, 3, 1, 2),
+    ),
     "mask": (BitMask(), ramp(45).float() - 1),
     "noise": (BitMask(on=1.25), (ramp(45) > 1).float() * 1.25),
     "index": (Index(), (ramp(50) * 64).long()),

@@ -49,10 +49,21 @@ def group(rng: random.Random) -> tuple[Codec, Tensor]:
 def dual(rng: random.Random) -> tuple[Codec, Tensor]:
     rank = rng.randint(1, 3)
     top = {1: 100, 2: 33, 3: 12}[rank]
-    shape = (rng.randint(0, 3), rng.choice([1, 3, 40]), *(rng.randint(1, top) for _ in range(rank)))
-    align = rng.choice(["ceil", "original"])
-    codec = Dual(rng.choice([1, 2, 5, 8, 8]), rng.randint(1, 8), align, rng.choice(ROUNDING))
-    return codec, floats(rng, shape, rng.choice(FLOATS))
+    sides = [rng.randint(1, top) for _ in range(rank)]
+    samples, channels = rng.randint(0, 3), rng.choice([1, 3, 40, 64])
+    last = rng.random() < 0.5
+    shape = (samples, *sides, channels) if last else (samples, channels, *sides)
+    x = floats(rng, shape, rng.choice(FLOATS))
+    block, bits = rng.choice([1, 2, 5, 8, 8]), rng.randint(1, 8)
+    align, rounding, zero = (
+        rng.choice(["ceil", "original"]),
+        rng.choice(ROUNDING),
+        rng.random() < 0.5,
+    )
+    if last and rng.random() < 0.5:  # channels innermost in memory only
+        x, last = x.movedim(-1, 1), False
+    axes = tuple(range(1, 1 + rank)) if last else None
+    return Dual(block, bits, align, rounding, zero, axes), x
 
 
 def mask(rng: random.Random) -> tuple[Codec, Tensor]:

@@ -14,7 +14,7 @@ import torch
 from kernel_cases import MAKERS
 from torch import Tensor
 
-from actzip.codecs import Codec, Group, Payload
+from actzip.codecs import Codec, Dual, Group, Payload
 from actzip.kernels.native import library
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -36,7 +36,7 @@ def as_bits(x: Tensor) -> Tensor:
 def run(codec: Codec, x: Tensor, seed: int) -> tuple[Payload, list[Tensor]]:
     payload = codec.encode(x, seed=seed)
     read = [codec.decode(payload)]
-    if isinstance(codec, Group) and codec.zero:
+    if isinstance(codec, (Group, Dual)) and codec.zero:
         read.append(codec.mask(payload))
     return payload, read
 

@@ -10,13 +10,30 @@ from torch import Tensor, nn
 
 from actzip.autograd.saved import Reader
 from actzip.autograd.slots import COPIES, VIEWS, Node, slots_of
+from actzip.codecs import Group, Split
+from actzip.codecs.base import Codec, Payload
+from actzip.control import coherence
 from actzip.control.backward import Backward
 from actzip.control.error import weights
-from actzip.control.reading import reading
+from actzip.control.reading import Groups, Reading, reading
+from actzip.control.routes import Route
 from actzip.control.statistics import Statistics
 
 _SAVED, _RAW = "_saved_", "_raw_saved_"
 _OPTIONS: dict[type, tuple[str, ...]] = {}
+
+#: Where an op takes its weight, among its inputs.
+_WEIGHT = {
+    "ConvolutionBackward0": 1,
+    "AddmmBackward0": 2,
+    "MmBackward0": 1,
+    "BmmBackward0": 1,
+    "BaddbmmBackward0": 2,
+    "LinearBackward0": 1,
+}
+_PICKS = ("Embedding", "Index", "Gather")  #: what they give depends on the batch
+_REACH = 256  #: nodes without a stored tensor that a gradient is followed through
+_DEPTH = 64  #: nodes between a weight and its parameters; more are no weight
 
 
 class Observer:
@@ -26,41 +43,133 @@ class Observer:
         self._statistics = statistics
         self._step = step
         self._indices = statistics.indices
+        self._watched: dict[int, str] = {}  # sequence numbers, and the first slot's name
+        self._shares: dict[str, Tensor | None] = {}  # what of a site's samples is new by now
+        self._trails: dict[int, list[tuple[str, coherence.Trail]]] = {}  # left for these nodes
 
     def watch(self, node: Any, readers: dict[str, Reader]) -> None:
         """These slots of a node have just been stored."""
+        leaves = tuple(_leaf(parent) for parent, _ in node.next_functions)
+        names = tuple(reader.name for reader in readers.values())
+        first = names[0]
         for reader in readers.values():
             self._statistics.expect(reader.stored.site)
-        node.register_hook(_Look(self, node, readers))
+            if self._statistics.by_layer:
+                self._statistics.layers.meet(reader.name, (p for p in leaves if p is not None))
+        ends = [p is not None for p in leaves]
+        at = _WEIGHT.get(type(node).__name__)
+        if at is not None and not ends[at]:
+            ends[at] = self._is_weight(node.next_functions[at][0])
+        if self._statistics.by_layer:
+            self._statistics.layers.routes[first] = self._route(node, names, ends)
+        self._watched[int(node._sequence_nr())] = first
+        node.register_hook(_Look(self, node, readers, tuple(ends)))
 
-    def tell(self, b: Backward, reader: Reader) -> None:
-        """Backward read one of them."""
-        site = reader.stored.site
+    def _route(self, node: Any, names: tuple[str, ...], ends: list[bool]) -> Route:
+        """Through nodes that store nothing to those that do, and to parameters on the way."""
+        at = _WEIGHT.get(type(node).__name__)
+        biases = sum(ends) - (at is not None and ends[at])
+        inputs = zip(node.next_functions, ends, strict=True)
+        stack = [parent for (parent, _), end in inputs if parent is not None and not end]
+        parents: dict[str, None] = {}
+        leaves, seen = 0, {id(None)}
+        while stack and len(seen) < _REACH:
+            node = stack.pop()
+            number = int(node._sequence_nr())
+            leaf = getattr(node, "variable", None)
+            if leaf is not None:
+                leaves += isinstance(leaf, nn.Parameter)
+            elif number in self._watched:
+                parents[self._watched[number]] = None
+            elif number not in seen:
+                seen.add(number)
+                stack.extend(parent for parent, _ in node.next_functions if parent is not None)
+        return Route(names, tuple(parents), leaves, biases)
+
+    def _is_weight(self, node: Node | None) -> bool:
+        """Whether a tensor is made from parameters alone, as with weight or spectral norm, LoRA."""
+        stack, seen = [node], 0
+        while stack:
+            node, seen = stack.pop(), seen + 1
+            if node is None:
+                continue
+            if seen > _DEPTH or int(node._sequence_nr()) in self._watched:
+                return False
+            if node.name().startswith(_PICKS):
+                return False
+            leaf = getattr(node, "variable", None)
+            if leaf is not None and not isinstance(leaf, nn.Parameter):
+                return False
+            stack.extend(parent for parent, _ in node.next_functions)
+        return seen > 1
+
+    def tell(self, b: Backward, reader: Reader, number: int, makers: tuple[int, ...]) -> None:
+        """Backward of node `number` read one of them; `makers` are the nodes that made it."""
+        value, site = reader.stored.value, reader.stored.site
+        if not isinstance(value, Payload):
+            return  # autograd keeps it after all: there is no error
         try:
-            w = weights(b)
-            if w is None:
-                return
-            lifted = reader.lift(b.x), reader.lift(w.parameter), reader.lift(w.input)
-            x, parameter, travels = lifted
-            assert x is not None
-            w = type(w)(parameter, travels, w.worst_parameter, w.worst_input)
-            found = reading(b, w, x)
-        except (RuntimeError, ValueError, KeyError, IndexError) as error:
+            found = _read(b, reader, value.codec)
+            if found is None:
+                self._statistics.missing[site] = f"{b.node}.{b.slot}: no error formula"
+            elif found.is_finite():  # an overflow says nothing, and would stay in every mean
+                self._add(found, b, reader, number, makers)
+        except Exception as error:
             # statistics only steer precision: what cannot be told must not end the user's run
-            self._statistics.missing[site] = f"{b.node}.{b.slot}: {error}"
-            return
+            self._statistics.missing[site] = f"{b.node}.{b.slot}: {type(error).__name__}: {error}"
+
+    def _add(
+        self, found: Reading, b: Backward, reader: Reader, number: int, makers: tuple[int, ...]
+    ) -> None:
+        site = reader.stored.site
         self._statistics.add(self._step, site, found)
+        if self._statistics.by_layer:
+            self._statistics.layers.add(self._step, reader.name, site, found)
+            self._follow(b, reader, number, makers)
         if self._indices is not None:
-            self._statistics.remember(site, self._indices, found)
+            known = self._shares.get(site)
+            new = found.parameter + found.input
+            self._shares[site] = self._statistics.remember(site, self._indices, new, known)
+
+    def _follow(self, b: Backward, reader: Reader, number: int, makers: tuple[int, ...]) -> None:
+        """Noise that is common to many positions: leave it to the makers, take what was left."""
+        for site, left in self._trails.pop(number, ()):
+            weight = coherence.weights(b, left)
+            if weight is not None:
+                self._statistics.layers.follow(self._step, site, reader.name, weight)
+        made = [n for n in makers if n in self._watched]
+        trail = coherence.trail(b) if made else None
+        if trail is not None:
+            for n in made:
+                self._trails.setdefault(n, []).append((reader.stored.site, trail))
+
+
+def _read(b: Backward, reader: Reader, codec: Codec) -> Reading | None:
+    """What this backward says of the stored tensor; None when there is no formula."""
+    w = weights(b)
+    if w is None:
+        return None
+    x, parameter, travels = (reader.lift(t) for t in (b.x, w.parameter, w.input))
+    assert x is not None, "a tensor that is there was lifted to nothing"
+    w = type(w)(parameter, travels, w.worst_parameter, w.worst_input)
+    codec = codec.codec if isinstance(codec, Split) else codec
+    groups = None
+    if isinstance(codec, Group):
+        groups = Groups(codec.group_size, by_sample=isinstance(codec.bits, tuple))
+    return reading(b, w, x, groups)
 
 
 class _Look:
     """A node's hook: runs once, right after the node's backward."""
 
-    def __init__(self, observer: Observer, node: Any, readers: dict[str, Reader]):
+    def __init__(
+        self, observer: Observer, node: Any, readers: dict[str, Reader], leaves: tuple[bool, ...]
+    ):
         self._observer: Observer | None = observer
         self._name = type(node).__name__
-        self._leaves = tuple(_is_leaf(parent) for parent, _ in node.next_functions)
+        self._number = int(node._sequence_nr())
+        self._makers = _makers(node)
+        self._leaves = leaves
         self._saved = _small(node, readers)
         self._readers = readers
         self._values: dict[str, Tensor] = {}
@@ -78,21 +187,23 @@ class _Look:
     def __call__(self, gave: tuple[Tensor | None, ...], came: tuple[Tensor | None, ...]) -> None:
         observer, self._observer = self._observer, None  # a second backward tells nothing new
         values, outer = dict(self._values), came[0]
+        saved, self._saved = {**self._saved, **values}, {}  # this hook may outlive the backward
+        readers, self._readers = self._readers, {}
         self._values.clear()
-        for reader in self._readers.values():
+        for reader in readers.values():
             reader.seen = None
         if observer is None or outer is None:
             return
-        with torch.no_grad(), torch._C.DisableTorchFunction():
-            saved = {**self._saved, **values}
-            for slot, reader in self._readers.items():
+        outer = outer.detach()
+        given = tuple(None if g is None else g.detach() for g in gave)
+        # autocast: backward may run inside it, and squares overflow in 16 bits
+        still = torch.autocast(outer.device.type, enabled=False)
+        with torch.no_grad(), torch._C.DisableTorchFunction(), still:
+            for slot, reader in readers.items():
                 if slot in values:
-                    given = tuple(None if g is None else g.detach() for g in gave)
-                    b = Backward(
-                        self._name, slot, values[slot], outer.detach(), given, self._leaves, saved
-                    )
-                    observer.tell(b, reader)
-        self._readers = {}
+                    x = values[slot]
+                    b = Backward(self._name, slot, x, outer, given, self._leaves, saved)
+                    observer.tell(b, reader, self._number, self._makers)
 
 
 def _small(node: Any, readers: dict[str, Reader]) -> dict[str, Any]:
@@ -113,8 +224,24 @@ def _small(node: Any, readers: dict[str, Reader]) -> dict[str, Any]:
     return found
 
 
-def _is_leaf(node: Node | None) -> bool:
-    """Whether a gradient ends at a parameter: through views and casts, nothing else."""
+def _makers(node: Any) -> tuple[int, ...]:
+    """The nodes that made an op's first input, looking through sums."""
+    stack = [node.next_functions[0][0]] if node.next_functions else []
+    found: list[int] = []
+    while stack and len(found) < _DEPTH:
+        parent = stack.pop()
+        if parent is None:
+            continue
+        if parent.name() == "AddBackward0":
+            stack.extend(p for p, _ in parent.next_functions)
+        else:
+            found.append(int(parent._sequence_nr()))
+    return tuple(found)
+
+
+def _leaf(node: Node | None) -> nn.Parameter | None:
+    """The parameter that a gradient ends at: through views and casts, nothing else."""
     while node is not None and (node.name() in VIEWS or node.name() in COPIES):
         node = node.next_functions[0][0]
-    return node is not None and isinstance(getattr(node, "variable", None), nn.Parameter)
+    found = getattr(node, "variable", None)
+    return found if isinstance(found, nn.Parameter) else None

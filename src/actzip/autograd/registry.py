@@ -14,6 +14,7 @@ from actzip.autograd.copies import Copies, Origin
 from actzip.autograd.identity import Key, Tally, key_of, tensors_in, unit_of
 from actzip.autograd.ledger import Row
 from actzip.autograd.saved import CopyReader, Kept, MaskReader, Pool, Reader, ShapeReader, Stored
+from actzip.autograd.slices import beside, cut, parts_of
 from actzip.autograd.slots import Node, Rule
 from actzip.autograd.slots.masks import RELU
 from actzip.autograd.slots.noise import noise
@@ -51,6 +52,7 @@ class Registry:
         self._pins: dict[int, StorageWeakRef] = {}
         self._raw, self._rest = Tally(), Tally()
         self._number = -1  # sequence number of the node that is looked at
+        self.parts = 1  #: in how many parts its backward reads the tensor
 
     def count(self, t: Tensor) -> int:
         """Bytes that saving t keeps alive and no tensor saved before does."""
@@ -80,6 +82,7 @@ class Registry:
     def store(self, row: Row, rule: Rule | None, node: Node, t: Tensor) -> Reader | None:
         """Keep t for this row's role; None when autograd keeps the tensor as it is."""
         self._number = int(node._sequence_nr())
+        self.parts = parts_of(node, row.slot, t, self._policy.slice_bytes)
         if rule is None:
             return self._leave(row, t, f"no rule for {row.node}.{row.slot}: kept exactly")
         if overlaps(unit_of(t)[0]):
@@ -139,6 +142,7 @@ class Registry:
         codec = codec or self._picked(row, key, unit)
         if codec is None:
             return self._leave(row, t, self._policy.reason(row.site))
+        codec = codec if place else cut(codec, self.parts)  # parts of a view are none of its base
         try:
             payload = codec.encode(unit, seed=self._draw(), allocate=self._pool.slabs.allocate)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -163,7 +167,7 @@ class Registry:
             if stored.relu and payload.codec.keeps_mask:  # the mask is in the code: zero means off
                 bits = None
                 _hand_over(self._bits.get(key), row)
-            elif stored.relu and bits is None:  # it was, but this code cannot tell
+            elif stored.relu and not beside(bits, payload):  # it was, but this code cannot tell
                 bits = self._bits_of(self._bits[key], unit, self._pool.slabs.allocate)
             stored.replace(row.role, payload, bits=bits)
         stored.site = row.name
@@ -171,9 +175,8 @@ class Registry:
         row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
         return stored
 
-    @staticmethod
-    def _bits_of(row: Row, source: Tensor, allocate: Allocate) -> Payload:
-        bits = BitMask().encode(source, allocate=allocate)
+    def _bits_of(self, row: Row, source: Tensor, allocate: Allocate) -> Payload:
+        bits = cut(BitMask(), self.parts).encode(source, allocate=allocate)
         row.codec, row.stored_bytes, row.shared_with = repr(bits.codec), bits.nbytes, ""
         return bits
 

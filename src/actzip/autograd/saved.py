@@ -113,6 +113,8 @@ class Stored:
                 empty = torch.empty(0, dtype=self.value.dtype, device=storage.device)
                 return empty.set_(storage, place.offset, place.size, place.stride)
         decoded = self.decode(self.value)
+        if self.relu and self.bits is not None and not self.value.codec.keeps_zeros:
+            decoded.mul_(self.decode(self.bits))  # what ReLU made zero is known to be zero
         self._decoded = StorageWeakRef(decoded.untyped_storage()), Place.of(decoded)
         return decoded
 
@@ -142,13 +144,14 @@ class Pool:
 class Reader:
     """What autograd holds instead of a saved tensor: a place in a stored one."""
 
-    __slots__ = ("dtype", "place", "seen", "stored", "unit")
+    __slots__ = ("dtype", "name", "place", "seen", "stored", "unit")
 
     def __init__(self, stored: Stored, t: Tensor, place: Place | None):
         self.stored = stored
         self.place = place
         self.unit = Place.of(t, origin=int(t.storage_offset()))
         self.dtype = t.dtype
+        self.name = ""  #: of the slot that it stands in, as in the report
         self.seen: Callable[[Tensor], None] | None = None  #: is told what backward reads
 
     def unpack(self) -> Tensor:

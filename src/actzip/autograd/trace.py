@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from actzip.autograd.observe import Observer
 from actzip.autograd.paths import Paths
 from actzip.autograd.registry import Registry
 from actzip.autograd.saved import Pool, Reader
+from actzip.autograd.slices import read
 from actzip.methods.base import Policy, Role, Site
 
 _PLAIN = (Tensor, nn.Parameter)
@@ -151,8 +152,11 @@ class Trace:
         row = self._row(path, name, slot, rule.role if rule else Role.EXACT, t)
         reader = self._registry.store(row, rule, node, t)
         if reader is not None:
-            raw.register_hooks(lambda _: reader, _unpack)
+            parts = self._registry.parts
+            unpack = _unpack if parts == 1 else partial(read, parts=parts)
+            raw.register_hooks(lambda _: reader, unpack)
             if row.role in (Role.LINEAR, Role.NONLINEAR) and reader.stored.site:
+                reader.name = row.name
                 self._readers[slot] = reader
 
     def _row(self, path: str, node: str, slot: str, role: Role, t: Tensor) -> Row:

@@ -10,6 +10,7 @@ from actzip.codecs.index import Index
 from actzip.codecs.keep import Keep
 from actzip.codecs.mask import BitMask
 from actzip.codecs.shape import Shape
+from actzip.codecs.split import Split
 from actzip.codecs.window import Window
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Payload",
     "PayloadError",
     "Shape",
+    "Split",
     "Window",
     "register",
     "registered",

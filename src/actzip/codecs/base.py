@@ -109,8 +109,7 @@ class Codec(ABC):
 
     def encode(self, x: Tensor, *, seed: int = 0, allocate: Allocate = fresh) -> Payload:
         self.check(x)
-        dense = _dense(x.detach(), logical=self._logical(), leading=self._leading())
-        data = self._encode(dense, seed, allocate)
+        data = self._encode(self._dense(x.detach()), seed, allocate)
         stride = tuple(x.stride()) if not overlaps(x) else _row_major(x.shape)
         return Payload(self, tuple(x.shape), stride, x.dtype, seed & _SEED_BITS, data)
 
@@ -126,14 +125,14 @@ class Codec(ABC):
             # elements are stored in the order of the original's memory, not of this one's
             return out.copy_(self._write(payload, None, fill))
         target = _unexpand(out)
-        dense = _dense_view(target, logical=self._logical(), leading=self._leading())
+        dense = self._view(target)
         try:
             if dense is not None:
                 fill(payload, dense)
             else:
-                dense = torch.empty(target.shape, dtype=out.dtype, device=out.device)
-                fill(payload, dense)
-                target.copy_(dense)
+                copy = torch.empty(target.shape, dtype=out.dtype, device=out.device)
+                fill(payload, self._dense(copy))
+                target.copy_(copy)
         except DamagedError as error:
             raise PayloadError(f"{self!r}: {error}") from error
         return out
@@ -141,10 +140,11 @@ class Codec(ABC):
     def _room(self, payload: Payload, out: Tensor | None) -> Tensor:
         """Memory to decode this payload into: `out` if there is one and it fits."""
         self._check_payload(payload)
-        if out is None:
-            return _like(payload)
-        self._check_out(payload, out)
-        return out
+        if out is not None:
+            self._check_out(payload, out)
+            return out
+        size, stride, device = payload.shape, payload.stride, payload.data.device
+        return torch.empty_strided(size, stride, dtype=payload.dtype, device=device)
 
     def part(self, first: int, last: int) -> Codec:
         """This codec for the samples `first` to `last` - 1 of a tensor that it fits."""
@@ -165,6 +165,22 @@ class Codec(ABC):
     def _leading(self) -> int:
         """How many leading dimensions must stay in their places, the others in memory order."""
         return 0
+
+    def _view(self, x: Tensor) -> Tensor | None:
+        """A contiguous view of x's elements in the order in which they are coded, or None.
+
+        A contiguous tensor must have one. Only shape and strides of x may decide which.
+        """
+        return _dense_view(x, logical=self._logical(), leading=self._leading())
+
+    def _dense(self, x: Tensor) -> Tensor:
+        """x's elements, each once, in the order in which they are coded."""
+        x = _unexpand(x.resolve_conj().resolve_neg())
+        view = self._view(x)
+        if view is None:
+            view = self._view(x.contiguous())
+            assert view is not None, "a contiguous tensor has a view in every order"
+        return view
 
     def check(self, x: Tensor) -> None:
         """Raise a TypeError or ValueError that says what to use instead, if x does not fit."""
@@ -200,12 +216,6 @@ class Codec(ABC):
             raise ValueError(
                 f"out must be {want[0]} {want[1]} on {want[2]}, got {got[0]} {got[1]} on {got[2]}"
             )
-
-
-def _like(payload: Payload) -> Tensor:
-    return torch.empty_strided(
-        payload.shape, payload.stride, dtype=payload.dtype, device=payload.data.device
-    )
 
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:

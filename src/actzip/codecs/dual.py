@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
 from actzip import kernels
 from actzip.codecs import prediction
-from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip.codecs.base import Allocate, Codec, Payload, _unexpand, register
 from actzip.kernels.dual_layout import Axis, DualLayout
 from actzip.kernels.layout import ROUNDING, GroupLayout
 
@@ -29,19 +29,28 @@ class Dual(Codec):
       (as published). "nearest": step / 2, deterministic.
     - align="ceil" (default): blocks cover the map, those at the far edge may be smaller.
       align="original": floor(size / block) blocks from the top left, stretched over the map.
+    - zero=True: zeros come back as exactly zero and nothing else does. Averages are those of the
+      non-zero elements, and the other 2^bits - 1 codes span what is left of these (step is then
+      their range over 2^bits - 2; a single bit keeps the mask and the middle of the range).
+      `mask(payload)` reads the zeros from the codes.
+    - axes: the dimensions that are a map, one to three in a row; the others number the maps. By
+      default all from the third; (1,) for tokens (N, T, C), (1, 2) for maps (N, H, W, C).
 
     A map takes bits * size + 16 * blocks + 32 bits. One with a NaN or an infinity is kept raw,
-    exactly.
+    exactly. Elements are coded in the order of memory when the axes are next to each other there:
+    channels_last costs no copy.
     """
 
     block: int = 8
     bits: int = 2
     align: str = "ceil"
     rounding: str = "dither"
-
-    logical: ClassVar[bool] = True
+    zero: bool = field(default=False, metadata={"later": True})
+    axes: tuple[int, ...] | None = field(default=None, metadata={"later": True})
 
     def __post_init__(self) -> None:
+        if isinstance(self.axes, list):
+            object.__setattr__(self, "axes", tuple(self.axes))
         if not isinstance(self.block, int) or self.block < 1:
             raise ValueError(f"Dual(block=...) is at least 1, got {self.block!r}")
         if not isinstance(self.bits, int) or not 1 <= self.bits <= 8:
@@ -52,36 +61,101 @@ class Dual(Codec):
             raise ValueError(
                 f"Dual(rounding=...) is one of {', '.join(ROUNDING)}, got {self.rounding!r}"
             )
+        if self.axes is not None and not _in_a_row(self.axes):
+            raise ValueError(
+                "Dual(axes=...) is one to three dimensions in a row, such as (1,) or (2, 3), got "
+                f"{self.axes!r}"
+            )
 
     def check(self, x: Tensor) -> None:
         super().check(x)
-        if not 3 <= x.dim() <= 5:
+        if self.axes is None and not 3 <= x.dim() <= 5:
             raise ValueError(
                 "Dual needs maps: (N, C, L), (N, C, H, W) or (N, C, D, H, W), got a tensor of "
-                f"shape {tuple(x.shape)}; use Group() for others"
+                f"shape {tuple(x.shape)}; say which dimensions are a map with axes, or use Group()"
+            )
+        if self.axes is not None and x.dim() <= self.axes[-1]:
+            raise ValueError(
+                f"Dual was given axes {self.axes}, got a tensor of shape {tuple(x.shape)}; use "
+                "Group() for tensors that hold no maps"
             )
 
+    @property
+    def keeps_zeros(self) -> bool:
+        """With dither the mask is in the codes, see `mask`, but not in the decoded signs."""
+        return self.zero and self.rounding != "dither"
+
+    @property
+    def keeps_mask(self) -> bool:
+        return self.zero
+
+    def mask(self, payload: Payload, out: Tensor | None = None) -> Tensor:
+        """1 where the stored value was not zero, else 0, read from the codes; needs zero=True."""
+        if not self.zero:
+            raise ValueError(f"{self!r} has no code for zero; use Dual(..., zero=True)")
+        return self._write(payload, out, self._decode_mask)
+
     def max_error(self, x: Tensor) -> Tensor:
-        """The bound of the class docstring for each element; 0 in raw maps."""
-        return prediction.placed(x, self.logical, self._bounds)
+        """The bound of the class docstring for each element; 0 in raw maps and for kept zeros."""
+        maps, layout = self._one_by_one(x)
+        bounds = prediction.dual_bounds(maps.reshape(-1), layout).view(maps.shape)
+        if self.zero:
+            bounds = torch.where(maps == 0, torch.zeros_like(bounds), bounds)
+        axes = self._axes(x)
+        return bounds.movedim(tuple(range(-len(axes), 0)), axes).expand(x.shape)
 
     def variance(self, x: Tensor) -> float:
         """Predicted mean squared error: step²/12; for "stochastic" step²·p(1-p), p the fraction."""
-        dense = prediction.dense(x, self.logical)
-        return prediction.dual_variance(dense.view(-1), self._layout(dense))
+        maps, layout = self._one_by_one(x)
+        return prediction.dual_variance(maps.reshape(-1), layout)
 
-    def _bounds(self, dense: Tensor) -> Tensor:
-        return prediction.dual_bounds(dense.view(-1), self._layout(dense))
+    def _axes(self, x: Tensor) -> tuple[int, ...]:
+        return tuple(range(2, x.dim())) if self.axes is None else self.axes
+
+    def _view(self, x: Tensor) -> Tensor | None:
+        """(maps before, depth, height, width, maps after): in memory, the last are side by side."""
+        if not x.numel():
+            return x.view(0, 1, 1, 1, 1)
+        axes = self._axes(x)
+        by_stride = sorted(
+            (d for d in range(x.dim()) if x.shape[d] > 1), key=x.stride, reverse=True
+        )
+        inner = [d for d in by_stride if d in axes]
+        at = by_stride.index(inner[0]) if inner else len(by_stride)
+        single = [d for d in range(x.dim()) if x.shape[d] == 1 and d not in axes]
+        before, after = by_stride[:at] + single, by_stride[at + len(inner) :]
+        if by_stride[at : at + len(inner)] != sorted(inner):
+            return None
+        ordered = x.permute(*before, *axes, *after)
+        if not ordered.is_contiguous():
+            return None
+        sizes = [1] * (3 - len(axes)) + [x.shape[d] for d in axes]
+        return ordered.view(_count(x, before), *sizes, _count(x, after))
+
+    def _one_by_one(self, x: Tensor) -> tuple[Tensor, DualLayout]:
+        """x with its maps innermost, and the layout of them: errors do not depend on the order."""
+        x = _unexpand(x.detach())
+        axes = self._axes(x)
+        maps = x.movedim(axes, tuple(range(-len(axes), 0)))
+        sizes = [1] * (3 - len(axes)) + list(maps.shape[-len(axes) :])
+        return maps, self._layout(
+            maps.reshape(-1, *sizes, 1) if x.numel() else maps.view(0, 1, 1, 1, 1)
+        )
 
     def _layout(self, x: Tensor) -> DualLayout:
-        sizes = [1] * (5 - x.dim()) + [max(1, size) for size in x.shape[2:]]
-        depth, height, width = (Axis(size, self.block, self.align == "original") for size in sizes)
+        before, *sizes, after = x.shape
+        depth, height, width = (
+            Axis(max(1, size), self.block, self.align == "original") for size in sizes
+        )
         size = depth.size * height.size * width.size
         maps = x.numel() // size
         rest = GroupLayout(
-            1, maps * size, size, (self.bits,), ROUNDING[self.rounding], False, x.dtype
+            1, maps * size, size, (self.bits,), ROUNDING[self.rounding], self.zero, x.dtype
         )
-        return DualLayout(maps, (depth, height, width), rest)
+        if after <= 1 or not maps:
+            return DualLayout(maps, (depth, height, width), rest)
+        rest = replace(rest, samples=before, n=size * after, bits=(self.bits,) * before)
+        return DualLayout(maps, (depth, height, width), rest, after)
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         layout = self._layout(x)
@@ -99,3 +173,18 @@ class Dual(Codec):
     def _decode(self, payload: Payload, out: Tensor) -> None:
         kernel = kernels.of(out, "dual")
         kernel.decode(payload.data, self._layout(out), payload.seed, out.view(-1))
+
+    def _decode_mask(self, payload: Payload, out: Tensor) -> None:
+        kernels.of(out, "dual").nonzero(payload.data, self._layout(out), out.view(-1))
+
+
+def _in_a_row(axes: tuple[int, ...]) -> bool:
+    if not isinstance(axes, tuple) or not all(isinstance(axis, int) for axis in axes):
+        return False
+    return (
+        1 <= len(axes) <= 3 and axes == tuple(range(axes[0], axes[0] + len(axes))) and axes[0] >= 0
+    )
+
+
+def _count(x: Tensor, dims: list[int]) -> int:
+    return torch.Size(x.shape[d] for d in dims).numel()

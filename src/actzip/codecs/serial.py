@@ -28,11 +28,7 @@ _LIMIT = 1 << 48
 def to_bytes(payload: Payload) -> bytes:
     """All of a payload in one piece; `from_bytes` gives an equal one back."""
     head = {
-        "codec": type(payload.codec).__name__,
-        "options": {
-            field.name: _plain(getattr(payload.codec, field.name))
-            for field in dataclasses.fields(payload.codec)
-        },
+        **_named(payload.codec),
         "shape": payload.shape,
         "stride": payload.stride,
         "dtype": str(payload.dtype).removeprefix("torch."),
@@ -89,13 +85,30 @@ def _head(text: bytes) -> dict[str, Any]:
     return result
 
 
+def _named(codec: Codec) -> dict[str, object]:
+    said = [f for f in dataclasses.fields(codec) if not _left_out(f, getattr(codec, f.name))]
+    options = {f.name: _plain(getattr(codec, f.name)) for f in said}
+    return {"codec": type(codec).__name__, "options": options}
+
+
+def _left_out(field: dataclasses.Field[Any], value: object) -> bool:
+    """An option that came later is written only when it is used: older bytes stay as they were."""
+    return bool(field.metadata.get("later")) and value == field.default
+
+
 def _plain(value: object) -> object:
+    if isinstance(value, Codec):
+        return _named(value)
     return str(value) if isinstance(value, torch.dtype) else value
 
 
 def _option(value: object) -> object:
     if isinstance(value, list):
         return tuple(value)
+    if isinstance(value, dict):
+        if not (isinstance(value.get("codec"), str) and isinstance(value.get("options"), dict)):
+            raise PayloadError("an option of the codec is no codec, though it is written as one")
+        return _codec(value["codec"], value["options"])
     if isinstance(value, str) and value.startswith("torch."):
         return _dtype(value.removeprefix("torch."))
     return value

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+_CHUNK = 1 << 18  #: elements computed with together: backward is where memory is shortest
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,19 @@ class Backward:
     def count(self) -> int:
         """How many numbers the parameters' gradients have."""
         return sum(g.numel() for g, is_leaf in self._given() if is_leaf)
+
+    def largest(self) -> int:
+        """The same for the largest of them: the weight, not the bias."""
+        return max((g.numel() for g, is_leaf in self._given() if is_leaf), default=0)
+
+    def loudness(self) -> Tensor:
+        """The mean over samples of max |gY|."""
+        rows = self.outer.flatten(1) if self.outer.dim() > 1 else self.outer.view(-1, 1)
+        return torch.linalg.vector_norm(rows, torch.inf, dim=1, dtype=wide(rows)).mean()
+
+    def gives(self, target: int) -> bool:
+        """Whether input number `target` was given a gradient: only then can it have an error."""
+        return target < len(self.gave) and self.gave[target] is not None
 
     def _given(self) -> list[tuple[Tensor, bool]]:
         pairs = zip(self.gave, self.leaves, strict=True)
@@ -54,4 +69,15 @@ Formula = Callable[[Backward], Weights]
 
 def energy_of(t: Tensor) -> float:
     """‖t‖²"""
-    return float(torch.linalg.vector_norm(t, dtype=torch.float32)) ** 2
+    return float(torch.linalg.vector_norm(t, dtype=wide(t))) ** 2
+
+
+def chunks(rows: int, elements: int, limit: int = _CHUNK) -> Iterator[tuple[int, int]]:
+    """First and last (not included) of some rows of a tensor with so many elements."""
+    step = max(1, limit * rows // max(1, elements))
+    return ((first, min(first + step, rows)) for first in range(0, rows, step))
+
+
+def wide(t: Tensor) -> torch.dtype:
+    """The dtype to add squares in."""
+    return torch.float64 if t.dtype is torch.float64 else torch.float32

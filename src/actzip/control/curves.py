@@ -15,91 +15,133 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from actzip.control.backward import Backward, Formula, Weights
+from actzip.control.backward import Backward, Formula, Weights, chunks, wide
 
-_PROBES = 2  #: random sign vectors, for ops that mix elements
+#: From some rows of the stored tensor and of the gradient that came to the gradient given.
+Gradient = Callable[[Tensor, Tensor], Tensor]
 
 
-def _signs(like: Tensor, generator: torch.Generator) -> Tensor:
+def signs(like: Tensor, generator: torch.Generator) -> Tensor:
     """±1 from a stream of our own: the user's is never moved."""
     bits = torch.randint(0, 2, like.shape, generator=generator, dtype=torch.int8)
     return bits.to(like.device, like.dtype).mul_(2).sub_(1)
 
 
-def _probe(x: Tensor, gradients: Callable[[Tensor], Tensor], probes: int) -> Tensor:
+def probes(x: Tensor) -> int:
+    """How many random sign vectors, for ops that mix elements: few elements even out less."""
+    return max(4, min(64, (1 << 20) // max(1, x.numel())))
+
+
+def probe(
+    x: Tensor, gradient: Callable[[Tensor], Tensor], count: int, generator: torch.Generator
+) -> Tensor:
     """w of every element of x for a backward written as a function of x."""
-    generator = torch.Generator().manual_seed(x.numel())
     with torch.enable_grad():
-        at = x.detach().float().requires_grad_()
-        g = gradients(at)
+        at = x.detach().to(wide(x)).requires_grad_()
+        g = gradient(at)
         total = torch.zeros_like(at)
-        for i in range(probes):
+        if not g.requires_grad:  # the gradients that are wanted do not depend on x
+            return total
+        for i in range(count):
             (back,) = torch.autograd.grad(
-                g, at, _signs(g, generator), retain_graph=i + 1 < probes, materialize_grads=True
+                g, at, signs(g, generator), retain_graph=i + 1 < count, materialize_grads=True
             )
             total += back.square()
-    return total / probes
+    return total / count
+
+
+def _by_rows(b: Backward, gradient: Gradient, count: int) -> Tensor:
+    """w for an op that treats each row (the first dimension) by itself, some rows at a time."""
+    x, gy = (t if t.dim() else t.view(1) for t in (b.x, b.outer))
+    generator = torch.Generator().manual_seed(x.numel())
+    w = torch.empty(x.shape, dtype=wide(x), device=x.device)
+    for i, j in chunks(x.shape[0], x.numel()):
+        g = gy[i:j].to(w.dtype)
+        w[i:j] = probe(x[i:j], lambda at, g=g: gradient(at, g), count, generator)  # type: ignore[misc]
+    return w
 
 
 def _elementwise(f: Callable[[Tensor, Backward], Tensor]) -> Formula:
     """y = f(x) saved as x: gX = f′(x)·gY, w = f″(x)²·gY²; worst case: the sum of w."""
 
     def formula(b: Backward) -> Weights:
-        def gradient(x: Tensor) -> Tensor:
-            y = f(x, b)
-            (g,) = torch.autograd.grad(y, x, b.outer.float(), create_graph=True)
+        def gradient(x: Tensor, gy: Tensor) -> Tensor:
+            (g,) = torch.autograd.grad(f(x, b), x, gy, create_graph=True)
             return g
 
-        return _diagonal(b, _probe(b.x, gradient, 1))
+        return _diagonal(b, gradient)
 
     return formula
 
 
-def _of_result(slope: Callable[[Tensor, Backward], Tensor]) -> Formula:
+def _of_result(slope: Callable[[Tensor], Tensor]) -> Formula:
     """y = f(x) saved as y: gX = slope(y)·gY."""
 
     def formula(b: Backward) -> Weights:
-        return _diagonal(b, _probe(b.x, lambda y: slope(y, b) * b.outer.float(), 1))
+        return _diagonal(b, lambda y, gy: slope(y) * gy)
 
     return formula
 
 
-def _diagonal(b: Backward, w: Tensor) -> Weights:
+def _diagonal(b: Backward, gradient: Gradient) -> Weights:
+    if not b.gives(0):
+        return Weights()
+    w = _by_rows(b, gradient, 1)
     channel = 1 if w.dim() > 3 else w.dim() - 1
     rest = [d for d in range(w.dim()) if d != channel]
     return Weights(input=w, worst_input=w.sum(rest) if rest else w)
 
 
 def _factor(target: int) -> Formula:
-    """A product's factor enters the other one's gradient: g = x·gY, w = gY²."""
+    """A product's factor enters the other one's gradient: g = x·gY, w = gY².
+
+    In x·x one error is in both gradients, and they add up: twice as much of each.
+    """
 
     def formula(b: Backward) -> Weights:
-        if target >= len(b.gave) or b.gave[target] is None:
+        if not b.gives(target):
             return Weights()
-        w = b.outer.float().square().sum_to_size(b.x.shape)
+        w = b.outer.to(wide(b.outer)).square().sum_to_size(b.x.shape)
+        if _is_same(b.saved.get("self"), b.saved.get("other")):
+            w = 2 * w
         return Weights(parameter=w) if b.leaves[target] else Weights(input=w)
 
     return formula
 
 
-def _softmax(b: Backward) -> Weights:
-    dim = _signed(b.saved["dim"])
-
-    def gradient(y: Tensor) -> Tensor:
-        g = b.outer.float()
-        return y * (g - (g * y).sum(dim, keepdim=True))
-
-    return Weights(input=_probe(b.x, gradient, _PROBES))
+def _is_same(a: object, b: object) -> bool:
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor) or a.shape != b.shape:
+        return False
+    return a.data_ptr() == b.data_ptr() and a.stride() == b.stride()
 
 
-def _log_softmax(b: Backward) -> Weights:
-    dim = _signed(b.saved["dim"])
+def _mixing(gradient: Callable[[Tensor, Tensor, int], Tensor]) -> Formula:
+    """An op that mixes elements along `dim`."""
 
-    def gradient(y: Tensor) -> Tensor:
-        g = b.outer.float()
-        return g - y.exp() * g.sum(dim, keepdim=True)
+    def formula(b: Backward) -> Weights:
+        if not b.gives(0):
+            return Weights()
+        dim = _signed(b.saved["dim"]) % b.x.dim()
+        if dim == 0:  # rows are what is mixed
+            generator = torch.Generator().manual_seed(b.x.numel())
+            gy = b.outer.to(wide(b.x))
+            return Weights(input=probe(b.x, lambda x: gradient(x, gy, 0), probes(b.x), generator))
+        return Weights(input=_by_rows(b, lambda x, gy: gradient(x, gy, dim), probes(b.x)))
 
-    return Weights(input=_probe(b.x, gradient, _PROBES))
+    return formula
+
+
+def _softmax(y: Tensor, gy: Tensor, dim: int) -> Tensor:
+    return y * (gy - (gy * y).sum(dim, keepdim=True))
+
+
+def _log_softmax(y: Tensor, gy: Tensor, dim: int) -> Tensor:
+    return gy - y.exp() * gy.sum(dim, keepdim=True)
+
+
+def _glu(x: Tensor, gy: Tensor, dim: int) -> Tensor:
+    (g,) = torch.autograd.grad(F.glu(x, dim), x, gy, create_graph=True)
+    return g
 
 
 def _signed(dim: int) -> int:
@@ -109,53 +151,27 @@ def _signed(dim: int) -> int:
 
 def _rms_norm(b: Backward) -> Weights:
     """gX = r·(h − x̃·mean(h·x̃)), h = γ·gZ, over rows of M elements, r kept exactly."""
-    size = math.prod(b.saved["normalized_shape"])
-    r = b.saved["result1"].float().reshape(-1, 1)
-    gz = b.outer.float().reshape(-1, size)
-    gamma = b.saved.get("weight")
-    h = gz if gamma is None else gz * gamma.float().reshape(-1)
+    size, gamma = math.prod(b.saved["normalized_shape"]), b.saved.get("weight")
+    dtype = wide(b.x)
+    x, gz = (t.reshape(-1, size) for t in (b.x, b.outer))
+    r = b.saved["result1"].to(dtype).reshape(-1, 1)
+    own, travels = (torch.empty(x.shape, dtype=dtype, device=x.device) for _ in "γx")
+    generator = torch.Generator().manual_seed(x.numel())
+    for i, j in chunks(x.shape[0], x.numel()):
+        g, scale = gz[i:j].to(dtype), r[i:j]
+        own[i:j] = (scale * g).square()
+        h = g if gamma is None else g * gamma.to(dtype).reshape(-1)
 
-    def gradient(x: Tensor) -> Tensor:
-        normal = x.reshape(-1, size) * r
-        g: Tensor = r * (h - normal * (h * normal).mean(-1, keepdim=True))
-        return g
+        def gradient(at: Tensor, h: Tensor = h, scale: Tensor = scale) -> Tensor:
+            normal = at * scale
+            g: Tensor = scale * (h - normal * (h * normal).mean(-1, keepdim=True))
+            return g
 
-    travels = _probe(b.x, gradient, _PROBES)
-    own = (r * gz).square().view(b.x.shape) if len(b.gave) > 1 and b.gave[1] is not None else None
-    return Weights(parameter=own, input=travels)
-
-
-def _attention(slot: str) -> Formula:
-    """S = c·Q·Kᵀ, P = exp(S − lse) with the exact lse, D = rowsum(gO∘O):
-
-        gV = Pᵀ·gO,   gS = P∘(gO·Vᵀ − D),   gQ = c·gS·K,   gK = c·gSᵀ·Q.
-
-    All four operands are stored with errors of their own; this is the effect of one of them.
-    """
-
-    def formula(b: Backward) -> Weights:
-        names = ("query", "key", "value", "output")
-        given = {n: b.saved[n].float() for n in names if n != slot}
-        lse, scale = b.saved["logsumexp"].float(), b.saved.get("scale")
-        mask, causal = b.saved.get("attn_mask"), bool(b.saved["is_causal"])
-        g = b.outer.float()
-
-        def gradients(x: Tensor) -> Tensor:
-            q, k, v, o = ({**given, slot: x}[n] for n in names)
-            c = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
-            s = c * q @ k.transpose(-1, -2)
-            if mask is not None:
-                s = s + mask
-            if causal:
-                s = s.masked_fill(torch.ones_like(s, dtype=torch.bool).triu(1), -torch.inf)
-            p = (s - lse.view(s.shape[:-1]).unsqueeze(-1)).exp()
-            gs = p * (g @ v.transpose(-1, -2) - (g * o).sum(-1, keepdim=True))
-            parts = c * gs @ k, c * gs.transpose(-1, -2) @ q, p.transpose(-1, -2) @ g
-            return torch.cat([part.flatten() for part in parts])
-
-        return Weights(input=_probe(b.x, gradients, _PROBES))
-
-    return formula
+        travels[i:j] = probe(x[i:j], gradient, probes(x), generator)
+    return Weights(
+        parameter=own.view(b.x.shape) if b.gives(1) else None,
+        input=travels.view(b.x.shape) if b.gives(0) else None,
+    )
 
 
 def _gelu(x: Tensor, b: Backward) -> Tensor:
@@ -166,7 +182,12 @@ def _softplus(x: Tensor, b: Backward) -> Tensor:
     return F.softplus(x, float(b.saved["beta"]), float(b.saved["threshold"]))
 
 
-_sdpa = {slot: _attention(slot) for slot in ("query", "key", "value", "output")}
+def _elu(x: Tensor, b: Backward) -> Tensor:
+    if any(float(b.saved[name]) != 1 for name in ("alpha", "scale", "input_scale")):
+        # SELU: an error near 0 takes the other slope, and no f″ shows that
+        raise ValueError("the slope jumps at 0")
+    return F.elu(x)
+
 
 FORMULAS: dict[str, dict[str, Formula]] = {
     "GeluBackward0": {"self": _elementwise(_gelu)},
@@ -174,20 +195,29 @@ FORMULAS: dict[str, dict[str, Formula]] = {
     "MishBackward0": {"self": _elementwise(lambda x, b: F.mish(x))},
     "HardswishBackward0": {"self": _elementwise(lambda x, b: F.hardswish(x))},
     "SoftplusBackward0": {"self": _elementwise(_softplus)},
-    "EluBackward0": {"self": _elementwise(lambda x, b: F.elu(x, float(b.saved["alpha"])))},
+    "EluBackward0": {"self": _elementwise(_elu)},
+    "CeluBackward0": {"self": _elementwise(lambda x, b: F.celu(x, float(b.saved["alpha"])))},
     "SinBackward0": {"self": _elementwise(lambda x, b: x.sin())},
     "CosBackward0": {"self": _elementwise(lambda x, b: x.cos())},
+    "SinhBackward0": {"self": _elementwise(lambda x, b: x.sinh())},
+    "CoshBackward0": {"self": _elementwise(lambda x, b: x.cosh())},
+    "AsinhBackward0": {"self": _elementwise(lambda x, b: x.asinh())},
     "ErfBackward0": {"self": _elementwise(lambda x, b: x.erf())},
+    "ErfcBackward0": {"self": _elementwise(lambda x, b: x.erfc())},
     "AtanBackward0": {"self": _elementwise(lambda x, b: x.atan())},
     "PowBackward0": {"self": _elementwise(lambda x, b: x ** b.saved["exponent"])},
-    "SigmoidBackward0": {"result": _of_result(lambda y, b: y * (1 - y))},
-    "TanhBackward0": {"result": _of_result(lambda y, b: 1 - y * y)},
-    "ExpBackward0": {"result": _of_result(lambda y, b: y)},
-    "ReciprocalBackward0": {"result": _of_result(lambda y, b: -y * y)},
-    "RsqrtBackward0": {"result": _of_result(lambda y, b: -y * y * y / 2)},
+    "SigmoidBackward0": {"result": _of_result(lambda y: y * (1 - y))},
+    "TanhBackward0": {"result": _of_result(lambda y: 1 - y * y)},
+    "TanBackward0": {"result": _of_result(lambda y: 1 + y * y)},
+    "ExpBackward0": {"result": _of_result(lambda y: y)},
+    "Exp2Backward0": {"result": _of_result(lambda y: y * math.log(2))},
+    "Expm1Backward0": {"result": _of_result(lambda y: y + 1)},
+    "ReciprocalBackward0": {"result": _of_result(lambda y: -y * y)},
+    "RsqrtBackward0": {"result": _of_result(lambda y: -y * y * y / 2)},
     "MulBackward0": {"self": _factor(1), "other": _factor(0)},
-    "SoftmaxBackward0": {"result": _softmax},
-    "LogSoftmaxBackward0": {"result": _log_softmax},
+    "SoftmaxBackward0": {"result": _mixing(_softmax)},
+    "SafeSoftmaxBackward0": {"result": _mixing(_softmax)},
+    "LogSoftmaxBackward0": {"result": _mixing(_log_softmax)},
+    "GluBackward0": {"self": _mixing(_glu)},
     "FusedRmsNormBackward0": {"input": _rms_norm},
-    "ScaledDotProductFlashAttentionForCpuBackward0": _sdpa,
 }

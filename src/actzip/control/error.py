@@ -21,8 +21,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import grad
 
-from actzip.control import curves
-from actzip.control.backward import Backward, Formula, Weights
+from actzip.control import attention, curves
+from actzip.control.backward import Backward, Formula, Weights, chunks, wide
+
+
+def has_formula(node: str, slot: str) -> bool:
+    """Whether `weights` can tell anything of what this op stores in this slot."""
+    return slot in FORMULAS.get(node, {})
 
 
 def weights(b: Backward) -> Weights | None:
@@ -33,13 +38,13 @@ def weights(b: Backward) -> Weights | None:
 
 def _rows(t: Tensor, dim: int) -> Tensor:
     """Squared norms along one dimension, which stays with size 1; makes no copy of t."""
-    norms: Tensor = torch.linalg.vector_norm(t, dim=dim, keepdim=True, dtype=torch.float32)
+    norms: Tensor = torch.linalg.vector_norm(t, dim=dim, keepdim=True, dtype=wide(t))
     return norms.square()
 
 
 def _for(b: Backward, target: int, w: Tensor, worst: Tensor) -> Weights:
     """w where the gradient of input number `target` is: at a parameter, or travelling on."""
-    if target >= len(b.gave) or b.gave[target] is None:
+    if not b.gives(target):
         return Weights()
     if b.leaves[target]:
         return Weights(parameter=w, worst_parameter=worst)
@@ -53,27 +58,27 @@ def _convolution(b: Backward) -> Weights:
     """gW sums gY·x over all positions, so w at a position is the ‖gY‖² of the outputs it feeds.
 
     Summed over x: C·R·S·‖gY‖², borders aside (padding is read without an error).
-    Worst case (Cauchy–Schwarz): max|e|²·N·H·W·u·‖gY‖² a channel, u = R·S / strides.
+    Worst case (Cauchy–Schwarz): max|e|²·N·R·S·P·‖gY‖² a channel, P the positions that one place
+    of the window reads, H·W/strides rounded up.
     """
     groups, stride = int(b.saved["groups"]), tuple(b.saved["stride"])
-    kernel = tuple(b.saved["weight"].shape[2:])
-    gy = b.outer
-    energy = torch.cat([_rows(part, 1) for part in gy.chunk(groups, 1)], 1)
-    ones = torch.ones(groups, 1, *kernel)
+    kernel, size = tuple(b.saved["weight"].shape[2:]), tuple(b.x.shape[2:])
+    energy = torch.cat([_rows(part, 1) for part in b.outer.chunk(groups, 1)], 1)
+    ones = energy.new_ones(groups, 1, *kernel)
     options = stride, tuple(b.saved["padding"]), tuple(b.saved["dilation"]), groups
     if b.saved["transposed"]:
         w = _CONV[len(kernel)](energy, ones, None, *options)
+        for dim, n in enumerate(size, 2):  # output_padding may add a position
+            w = w.narrow(dim, 0, n)
+        positions = math.prod(size)
     else:
-        size = (b.x.shape[0], groups, *b.x.shape[2:])
-        w = _CONV_INPUT[len(kernel)](size, ones, energy, *options)
+        w = _CONV_INPUT[len(kernel)]((b.x.shape[0], groups, *size), ones, energy, *options)
+        positions = math.prod(-(-n // step) for n, step in zip(size, stride, strict=True))
+    each = b.x.shape[1] // groups
     if groups > 1:
-        w = w.repeat_interleave(b.x.shape[1] // groups, 1)
-    u = math.prod(kernel) / math.prod(stride)
-    if b.saved["transposed"]:
-        u = math.prod(kernel)
-    per_channel = b.x.numel() / b.x.shape[1] * u
-    worst = energy.sum((0, *range(2, energy.dim()))) * per_channel
-    worst = worst.repeat_interleave(b.x.shape[1] // groups)
+        w = w.repeat_interleave(each, 1)
+    worst = energy.sum((0, *range(2, energy.dim())))
+    worst = worst.repeat_interleave(each) * (b.x.shape[0] * positions * math.prod(kernel))
     return _for(b, 1, w, worst)
 
 
@@ -128,14 +133,14 @@ def _batch_norm(b: Backward) -> Weights:
     r = b.saved["result2"] if training else None
     if r is None:
         r = (b.saved["running_var"] + b.saved["eps"]).rsqrt()
-    r = r.float()
+    r = r.to(maps.dtype)
     own = Weights()
-    if _has(b, 1):
+    if b.gives(1):
         own = Weights(parameter=r.view(around) ** 2 * maps, worst_parameter=r**2 * m * energy)
-    if not training:
+    if not training or not b.gives(0):
         return own
     gamma = b.saved.get("weight")
-    scale = (r * r if gamma is None else gamma.float() * r * r) ** 2
+    scale = (r * r if gamma is None else gamma.to(r.dtype) * r * r) ** 2
     g_gamma = _scale_gradient(b, r)
     fixed = (g_gamma**2 + 2 * g_gamma**2 / m) / m**2
     travels = scale.view(around) * (fixed.view(around) + maps / m)
@@ -145,65 +150,59 @@ def _batch_norm(b: Backward) -> Weights:
 
 def _scale_gradient(b: Backward, r: Tensor) -> Tensor:
     """gγ = Σ gZ·x̃: given by the op, or made here when the norm has no scale."""
-    given = b.gave[1] if len(b.gave) > 1 else None
+    given = b.gave[1] if b.gives(1) else None
     if given is not None:
-        return given.float()
+        return given.to(r.dtype)
     around = [1, -1] + [1] * (b.x.dim() - 2)
     rest = [d for d in range(b.x.dim()) if d != 1]
-    mean = b.saved["result1"].float().view(around)
-    total: Tensor = ((b.x.float() - mean) * b.outer).sum(rest)
+    mean = b.saved["result1"].to(r.dtype).view(around)
+    total = torch.zeros_like(r)
+    for first, last in chunks(b.x.shape[0], b.x.numel()):
+        total += ((b.x[first:last] - mean) * b.outer[first:last]).sum(rest)
     return total * r
 
 
-def _has(b: Backward, target: int) -> bool:
-    return target < len(b.gave) and b.gave[target] is not None
-
-
-def _row_norm(x: Tensor, h: Tensor, gz: Tensor, mean: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (rows, M) normalised by themselves: w for gγ, and for gX = r·(h − mean h − x̃·mean(h·x̃)).
-
-    ΔgX = −r²·(e·m + x̃·Σ h·e/M) with m = mean(h·x̃):  w = r⁴·(m² + h²/M + 2·m·x̃·h/M).
-    """
-    size = x.shape[-1]
-    normal = (x - mean) * r
-    m = (h * normal).mean(-1, keepdim=True)
-    travels = r**4 * (m**2 + h**2 / size + 2 * m * normal * h / size)
-    return r**2 * gz**2, travels
-
-
 def _layer_norm(b: Backward) -> Weights:
-    """Each row of M elements by itself; h = γ·gZ."""
-    size = math.prod(b.saved["normalized_shape"])
-    x, gz = b.x.float().reshape(-1, size), b.outer.float().reshape(-1, size)
-    gamma = b.saved.get("weight")
-    h = gz if gamma is None else gz * gamma.float().reshape(-1)
-    mean, r = (b.saved[name].float().reshape(-1, 1) for name in ("result1", "result2"))
-    parameter, travels = _row_norm(x, h, gz, mean, r)
-    return _norm_weights(b, parameter, travels, h, r)
+    """Each row of M elements by itself."""
+    gamma, shape = b.saved.get("weight"), tuple(b.saved["normalized_shape"])
+    x, gz = (t.reshape(-1, *shape) for t in (b.x, b.outer))
+    return _row_norm(b, x, gz, None if gamma is None else gamma.reshape(1, -1), groups=1)
 
 
 def _group_norm(b: Backward) -> Weights:
-    """Each group of channels of each sample by itself; h = γ·gZ."""
-    groups = int(b.saved["group"])
-    gamma = b.saved.get("weight")
-    gz = b.outer.float()
-    h = gz if gamma is None else gz * gamma.float().view([1, -1] + [1] * (gz.dim() - 2))
-    rows = b.x.shape[0] * groups
-    mean, r = (b.saved[name].float().reshape(-1, 1) for name in ("result1", "result2"))
-    x, h, gz = b.x.float().reshape(rows, -1), h.reshape(rows, -1), gz.reshape(rows, -1)
-    parameter, travels = _row_norm(x, h, gz, mean, r)
-    return _norm_weights(b, parameter, travels, h, r)
+    """Each group of channels of each sample by itself."""
+    groups, gamma = int(b.saved["group"]), b.saved.get("weight")
+    if gamma is not None:
+        size = math.prod(b.x.shape[2:])
+        gamma = gamma.view(groups, -1, 1).expand(-1, -1, size).reshape(groups, -1)
+    return _row_norm(b, b.x, b.outer, gamma, groups)
 
 
-def _norm_weights(b: Backward, parameter: Tensor, travels: Tensor, h: Tensor, r: Tensor) -> Weights:
-    """Worst case of gX: ‖ΔgX‖ <= r²·(√M·|m| + ‖h‖)·max|e| in each row, and |m|·√M <= ‖h‖."""
-    rows = (r**4).squeeze(-1) * 4 * h.square().sum(-1)
-    own = parameter.view(b.x.shape) if _has(b, 1) else None
+def _row_norm(b: Backward, x: Tensor, gz: Tensor, gamma: Tensor | None, groups: int) -> Weights:
+    """gγ = Σ gZ·x̃ and gX = r·(h − mean h − x̃·m), h = γ·gZ, m = mean(h·x̃), over M elements.
+
+    An error gives ΔgX = −r²·(e·m + x̃·Σ h·e/M), so that w = r⁴·(m² + h²/M + 2·m·x̃·h/M), and
+    w = r²·gZ² for gγ. Worst case: ‖ΔgX‖ <= r²·(√M·|m| + ‖h‖)·max|e|, and |m|·√M <= ‖h‖.
+    """
+    dtype, rows = wide(x), x.shape[0]
+    mean, r = (b.saved[name].to(dtype).view(rows, groups, 1) for name in ("result1", "result2"))
+    size = x.numel() // max(1, r.numel())
+    own, travels = (torch.empty(rows, groups, size, dtype=dtype, device=x.device) for _ in "xγ")
+    worst = torch.zeros((), dtype=dtype, device=x.device)
+    for i, j in chunks(rows, x.numel()):
+        normal = (x[i:j].to(dtype).reshape(-1, groups, size) - mean[i:j]) * r[i:j]
+        g = gz[i:j].to(dtype).reshape(-1, groups, size)
+        own[i:j] = (r[i:j] * g).square()
+        h = g if gamma is None else g * gamma.to(dtype)
+        m = (h * normal).mean(-1, keepdim=True)
+        travels[i:j] = r[i:j] ** 4 * (m**2 + h**2 / size + 2 * m * normal * h / size)
+        worst += 4 * (r[i:j] ** 4 * h.square()).sum()
+    has_scale = b.gives(1)
     return Weights(
-        parameter=own,
-        input=travels.view(b.x.shape),
-        worst_parameter=parameter.sum() * parameter.shape[0] if _has(b, 1) else None,
-        worst_input=rows.sum(),
+        parameter=own.view(b.x.shape) if has_scale else None,
+        input=travels.view(b.x.shape) if b.gives(0) else None,
+        worst_parameter=own.sum() * rows if has_scale else None,
+        worst_input=worst if b.gives(0) else None,
     )
 
 
@@ -226,4 +225,5 @@ FORMULAS: dict[str, dict[str, Formula]] = {
     "NativeLayerNormBackward0": {"input": _layer_norm},
     "NativeGroupNormBackward0": {"input": _group_norm},
     **curves.FORMULAS,
+    **attention.FORMULAS,
 }

@@ -1,16 +1,104 @@
-"""From an op's weights to a reading: sums over samples and channels of the stored tensor."""
+"""A reading: what one backward says of one stored tensor, sums over its samples and channels."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
 
-from actzip.control.backward import Backward, Weights
-from actzip.control.statistics import Reading
+from actzip.control.backward import Backward, Weights, energy_of
 
 _CHUNK = 1 << 20  #: elements looked at together: backward is where memory is shortest
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One stored tensor as the backward of one step saw it; small tensors in float64.
+
+    With s²ₙ the mean error variance of the elements of sample n that are not zero,
+
+        E‖Δg‖² = Σₙ s²ₙ·parameter[n]    over the gradients of parameters, which end here, and
+        E‖Δg‖² = Σₙ s²ₙ·input[n]        over the gradients that travel on to other layers,
+
+    if s² is the same all over a sample. In a group code it is not: then these are to be multiplied
+    by `parameter_focus` and `input_focus`, which say how far large errors meet large gradients.
+    `channel_parameter` and `channel_input` say the same channel by channel. `zeros` is the share
+    of those sums that elements which are exactly zero would add, were they not kept exactly.
+    `worst_parameter` and `worst_input` are ‖Δg‖² at most, for an error of at most 1 in every
+    element of a channel. Several ops that read one tensor add up.
+    """
+
+    parameter: Tensor
+    input: Tensor
+    channel_parameter: Tensor
+    channel_input: Tensor
+    worst_parameter: Tensor
+    worst_input: Tensor
+    peak: Tensor  #: max |x| of each channel
+    zeros: Tensor
+    power: Tensor  #: mean of x² over all elements
+    parameter_signal: Tensor  #: ‖g‖² of the parameters' gradients
+    parameter_count: Tensor  #: how many numbers those gradients have; `weight_count` the largest
+    input_signal: Tensor  #: ‖g‖² of the gradients that travel on
+    outer_signal: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
+    parameter_focus: Tensor = field(default_factory=lambda: torch.ones(1, dtype=torch.float64))
+    input_focus: Tensor = field(default_factory=lambda: torch.ones(1, dtype=torch.float64))
+    weight_count: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
+    #: mean over samples of max |g| of the gradient that came
+    loudness: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
+
+    def __add__(self, other: Reading) -> Reading:
+        """Both of two ops that read one tensor."""
+        summed = {f.name: _sum(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        a, b = _total(self), _total(other)
+        share = (self.zeros * a + other.zeros * b) / (a + b).clamp(min=torch.finfo(a.dtype).tiny)
+        summed["zeros"] = share
+        summed["peak"] = _largest(self.peak, other.peak)
+        summed["power"] = torch.maximum(self.power, other.power)
+        for name in ("parameter", "input"):
+            focus = name + "_focus"
+            parts = [getattr(r, name) * getattr(r, focus) for r in (self, other)]
+            summed[focus] = _ratio(_sum(*parts), summed[name])
+        return Reading(**summed)
+
+    def is_finite(self) -> bool:
+        return all(bool(getattr(self, f.name).isfinite().all()) for f in fields(self))
+
+
+def _ratio(a: Tensor, b: Tensor) -> Tensor:
+    """a/b, and 1 where that says nothing."""
+    return torch.where(b > 0, a / b.clamp(min=torch.finfo(b.dtype).tiny), 1.0)
+
+
+def _total(reading: Reading) -> Tensor:
+    return reading.parameter.sum() + reading.input.sum()
+
+
+def _sum(a: Tensor, b: Tensor) -> Tensor:
+    """Per-sample or per-channel numbers of equal count add; else they are spread evenly."""
+    if a.shape == b.shape or not a.dim():
+        return a + b
+    return a + b.sum() / a.numel()
+
+
+def _largest(a: Tensor, b: Tensor) -> Tensor:
+    return torch.maximum(a, b if a.shape == b.shape else b.max())
+
+
+def _mean(tensors: list[Tensor]) -> Tensor:
+    """The mean over passes; a batch of another size is left out of the per-sample numbers."""
+    same = [t for t in tensors if t.shape == tensors[-1].shape]
+    return torch.stack(same).mean(0)
+
+
+def mean(readings: list[Reading]) -> Reading | None:
+    """Number by number; None of none."""
+    if not readings:
+        return None
+    return Reading(
+        **{f.name: _mean([getattr(r, f.name) for r in readings]) for f in fields(Reading)}
+    )
 
 
 def channel_dim(node: str, dims: int) -> int:
@@ -26,10 +114,16 @@ class Sums:
         self.sample = torch.zeros(samples, dtype=torch.float64)
         self.channel = torch.zeros(channels, dtype=torch.float64)
         self.zeros = 0.0
+        self.ranged = torch.zeros(samples, dtype=torch.float64)  #: Σ w·range² of the group
 
-    def add(self, first: int, w: Tensor, there: Tensor, channel: int) -> None:
+    def add(
+        self, first: int, w: Tensor, there: Tensor, channel: int, ranges: Tensor | None
+    ) -> None:
         """Samples from `first` on; `there` is 1 where the element is not zero."""
         kept = w * there
+        if ranges is not None:
+            by_range = (kept * ranges).flatten(1).sum(1, dtype=torch.float64)
+            self.ranged[first : first + by_range.numel()] += by_range.cpu()
         rest = list(range(1, kept.dim()))
         sums = kept.sum(rest, dtype=torch.float64) if rest else kept.double()
         self.sample[first : first + sums.numel()] += sums.cpu()
@@ -40,21 +134,34 @@ class Sums:
         self.zeros += float(w.expand(kept.shape).sum(dtype=torch.float64)) - float(sums.sum())
 
 
-def reading(b: Backward, w: Weights, x: Tensor) -> Reading:
+@dataclass(frozen=True)
+class Groups:
+    """How a code cuts a tensor: into groups of `size`, that end with a sample or run on."""
+
+    size: int
+    by_sample: bool
+
+
+def reading(b: Backward, w: Weights, x: Tensor, groups: Groups | None = None) -> Reading:
     """What backward `b` says of the stored tensor x; w has been brought to x's shape."""
     x = x.unsqueeze(0) if x.dim() == 0 else x
     channel = channel_dim(b.node, x.dim())
     samples, channels = x.shape[0], x.shape[channel]
     own, travels = Sums(samples, channels), Sums(samples, channels)
     peak, power = torch.zeros(channels, dtype=torch.float64), 0.0
+    mean_range = torch.zeros(samples, dtype=torch.float64)
     step = max(1, _CHUNK * samples // max(1, x.numel()))
     others = [d for d in range(x.dim()) if d != channel % x.dim()]
     for first in range(0, samples, step):
         part = x[first : first + step].detach()
         there = (part != 0).float()
+        ranges = None if groups is None or part.dim() < 2 else _ranges(part, groups, first)
+        if ranges is not None:
+            count = there.flatten(1).sum(1).clamp(min=1)
+            mean_range[first : first + step] = ((ranges * there).flatten(1).sum(1) / count).cpu()
         for sums, weight in ((own, w.parameter), (travels, w.input)):
             if weight is not None:
-                sums.add(first, _part(weight, x, first, step), there, channel)
+                sums.add(first, _part(weight, x, first, step), there, channel, ranges)
         largest = part.abs().amax(others) if others else part.abs()
         peak = torch.maximum(peak, largest.double().cpu())
         power += float(part.float().square().sum(dtype=torch.float64))
@@ -69,11 +176,35 @@ def reading(b: Backward, w: Weights, x: Tensor) -> Reading:
         worst_input=_worst(w.worst_input, travels, x, channels),
         peak=peak,
         zeros=torch.tensor(zeros / max(float(total) + zeros, 1e-300), dtype=torch.float64),
-        power=torch.tensor(power / max(1, x.numel()), dtype=torch.float64),
+        power=torch.tensor(power / max(1, b.x.numel()), dtype=torch.float64),
         parameter_signal=torch.tensor(b.signal(True), dtype=torch.float64),
         parameter_count=torch.tensor(b.count(), dtype=torch.float64),
+        weight_count=torch.tensor(b.largest(), dtype=torch.float64),
+        loudness=b.loudness().double().cpu(),
         input_signal=torch.tensor(b.signal(False), dtype=torch.float64),
+        outer_signal=torch.tensor(energy_of(b.outer), dtype=torch.float64),
+        parameter_focus=_ratio(own.ranged, own.sample * mean_range),
+        input_focus=_ratio(travels.ranged, travels.sample * mean_range),
     )
+
+
+def _ranges(x: Tensor, groups: Groups, first: int) -> Tensor:
+    """For each element of the samples from `first` on the squared range of its group."""
+    order = [0, *sorted(range(1, x.dim()), key=x.stride, reverse=True)]
+    rows = x.permute(order).float()
+    flat = rows.reshape(rows.shape[0] if groups.by_sample else 1, -1)
+    # groups that run on: the first one began with samples before these
+    start = 0 if groups.by_sample else min(-(first * rows[0].numel()) % groups.size, flat.shape[1])
+    whole = start + (flat.shape[1] - start) // groups.size * groups.size
+    found = torch.empty_like(flat)
+    for i, j in ((0, start), (start, whole), (whole, flat.shape[1])):
+        if i < j:
+            parts = flat[:, i:j].unflatten(1, (-1, min(groups.size, j - i)))
+            low, high = torch.aminmax(parts, dim=-1, keepdim=True)
+            squares = (high - low).square().nan_to_num(0.0, 0.0, 0.0)  # such a group is kept raw
+            found[:, i:j] = squares.expand_as(parts).flatten(1)
+    back = [order.index(d) for d in range(x.dim())]
+    return found.view(rows.shape).permute(back)
 
 
 def _part(weight: Tensor, x: Tensor, first: int, step: int) -> Tensor:
@@ -85,11 +216,11 @@ def _part(weight: Tensor, x: Tensor, first: int, step: int) -> Tensor:
 
 def _worst(bound: Tensor | None, sums: Sums, x: Tensor, channels: int) -> Tensor:
     """Per channel; the bound that holds for every linear map where the op has none of its own."""
-    if bound is None:
-        return sums.channel * math.ceil(x.numel() / channels) * channels
+    if bound is None:  # a code may or may not keep the zeros
+        return (sums.channel + sums.zeros / max(1, channels)) * x.numel()
     bound = bound.detach().double().cpu()
     return (
         bound.clone()
         if bound.numel() == channels
-        else (bound.sum() / channels).expand(channels).clone()
+        else (bound.sum() / max(1, channels)).expand(channels).clone()
     )

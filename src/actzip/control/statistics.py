@@ -3,71 +3,32 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from actzip.control.layers import Layers
+from actzip.control.reading import Reading, mean
 
-@dataclass(frozen=True)
-class Reading:
-    """One stored tensor as the backward of one step saw it; small tensors in float64.
-
-    With s²ₙ the mean error variance of the elements of sample n that are not zero,
-
-        E‖Δg‖² = Σₙ s²ₙ·parameter[n]    over the gradients of parameters, which end here, and
-        E‖Δg‖² = Σₙ s²ₙ·input[n]        over the gradients that travel on to other layers;
-
-    `channel_parameter` and `channel_input` say the same channel by channel. `zeros` is the share
-    of those sums that elements which are exactly zero would add, were they not kept exactly.
-    `worst_parameter` and `worst_input` are ‖Δg‖² at most, for an error of at most 1 in every
-    element of a channel. Several ops that read one tensor add up.
-    """
-
-    parameter: Tensor
-    input: Tensor
-    channel_parameter: Tensor
-    channel_input: Tensor
-    worst_parameter: Tensor
-    worst_input: Tensor
-    peak: Tensor  #: max |x| of each channel
-    zeros: Tensor
-    power: Tensor  #: mean of x² over all elements
-    parameter_signal: Tensor  #: ‖g‖² of the parameters' gradients
-    parameter_count: Tensor  #: how many numbers those gradients have
-    input_signal: Tensor  #: ‖g‖² of the gradients that travel on
-
-    def __add__(self, other: Reading) -> Reading:
-        """Both of two ops that read one tensor."""
-        summed = {f.name: _sum(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
-        a, b = _total(self), _total(other)
-        share = (self.zeros * a + other.zeros * b) / (a + b).clamp(min=torch.finfo(a.dtype).tiny)
-        summed["zeros"] = share
-        summed["peak"] = _largest(self.peak, other.peak)
-        summed["power"] = torch.maximum(self.power, other.power)
-        return Reading(**summed)
+__all__ = ["Reading", "Statistics", "sample_indices"]
 
 
-def _total(reading: Reading) -> Tensor:
-    return reading.parameter.sum() + reading.input.sum()
-
-
-def _sum(a: Tensor, b: Tensor) -> Tensor:
-    """Per-sample or per-channel numbers of equal count add; else they are spread evenly."""
-    if a.shape == b.shape or not a.dim():
-        return a + b
-    return a + b.sum() / a.numel()
-
-
-def _largest(a: Tensor, b: Tensor) -> Tensor:
-    return torch.maximum(a, b if a.shape == b.shape else b.max())
-
-
-def _mean(tensors: list[Tensor]) -> Tensor:
-    """The mean over passes; a batch of another size is left out of the per-sample numbers."""
-    same = [t for t in tensors if t.shape == tensors[-1].shape]
-    return torch.stack(same).mean(0)
+def sample_indices(given: object) -> Tensor:
+    """A row of places in the data set, or a ValueError that says what came instead."""
+    try:
+        found = torch.as_tensor(given).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        what = type(given).__name__
+    else:
+        what = f"{found.dtype} of shape {tuple(found.shape)}"
+        whole = not (found.is_floating_point() or found.is_complex() or found.dtype is torch.bool)
+        if whole and found.dim() == 1 and found.numel() and int(found.long().min()) >= 0:
+            return found.long().clone()
+    raise ValueError(
+        f"samples needs a row of indices into the data set, whole numbers from 0 on, got {what}"
+    )
 
 
 class Statistics:
@@ -75,9 +36,12 @@ class Statistics:
 
     def __init__(self, history: int = 1):
         self.history = history
+        self.layers = Layers(history)  #: the same for each op that reads a site, by itself
+        self.by_layer = False  #: whether that is asked for
         self._readings: dict[str, deque[tuple[int, Reading]]] = {}
         self._table: dict[str, Tensor] = {}
         self.indices: Tensor | None = None  #: places in the data set of the samples at hand
+        self.together = False  #: several processes train one model, in step
         self.missing: dict[str, str] = {}  #: sites of which nothing could be told, and why
 
     @property
@@ -85,54 +49,70 @@ class Statistics:
         """The sites that were read, in the order in which forward meets them."""
         return list(self._readings)
 
+    @property
+    def newest(self) -> int:
+        """The last pass of which there is a reading; -1 before the first."""
+        return max((rows[-1][0] for rows in self._readings.values() if rows), default=-1)
+
     def expect(self, site: str) -> None:
         """A forward pass will have this site read; fixes its place in the order."""
         self._readings.setdefault(site, deque(maxlen=self.history))
 
     def add(self, step: int, site: str, reading: Reading) -> None:
-        """One op of the pass `step` read this site's tensor."""
+        """One op of the pass `step` read this site's tensor.
+
+        Several passes may have their backward in one: their readings come in any order, and the
+        last passes count.
+        """
         self.expect(site)
         rows = self._readings[site]
-        if rows and rows[-1][0] == step:
-            rows[-1] = (step, rows[-1][1] + reading)
-        else:
+        for i, (at, known) in enumerate(rows):
+            if at == step:
+                rows[i] = (step, known + reading)
+                return
+        if not rows or rows[-1][0] < step:
             rows.append((step, reading))
 
     def of(self, site: str) -> Reading | None:
         """The mean of the site's last readings; None before the first."""
-        rows = self._readings.get(site)
-        if not rows:
-            return None
-        kept = [reading for _, reading in rows]
-        return Reading(
-            **{f.name: _mean([getattr(r, f.name) for r in kept]) for f in fields(Reading)}
-        )
+        return mean([reading for _, reading in self._readings.get(site, ())])
 
     # -- a table per sample of the data set ------------------------------------------------
 
-    def remember(self, site: str, indices: Tensor, reading: Reading) -> None:
-        """The samples of this batch, by their places in the data set: half old, half new."""
-        new = reading.parameter + reading.input
+    def remember(
+        self, site: str, indices: Tensor, new: Tensor, share: Tensor | None = None
+    ) -> Tensor | None:
+        """The samples of this batch, by their places in the data set: half old, half new.
+
+        Gives back how much `new` counted for each sample, 1 where nothing was known. With that as
+        `share` a second op that read the tensor in the same pass adds to what the first one said.
+        """
         if new.shape != indices.shape:
-            return
-        table = self._table.get(site, torch.empty(0, dtype=torch.float64))
+            return None  # a tensor that has no row for each of these samples
+        table = self._table.get(site, torch.empty(0))
         if int(indices.max()) >= table.numel():
-            grown = torch.full((int(indices.max()) + 1,), float("nan"), dtype=torch.float64)
+            grown = torch.full((int(indices.max()) + 1,), torch.nan)
             grown[: table.numel()] = table
-            table = grown
+            table = self._table[site] = grown
         old = table[indices]
-        table[indices] = torch.where(old.isnan(), new, (old + new) / 2)
-        self._table[site] = table
+        if share is None:
+            share = torch.where(old.isnan(), 1.0, 0.5)
+            old = old.nan_to_num() / 2
+        table[indices] = (old + share * new).float()
+        return share
 
     def recall(self, site: str, indices: Tensor) -> Tensor | None:
-        """What is known of these samples; one not seen yet counts as the mean of the others."""
+        """What is known of these samples; one not seen yet counts as the mean of the others.
+
+        None where all of them are new.
+        """
         table = self._table.get(site)
         if table is None:
             return None
-        known = table[indices.clamp(max=table.numel() - 1)]
+        known = table[indices.clamp(max=table.numel() - 1)].double()
         known = torch.where(indices < table.numel(), known, torch.nan)
-        mean = table[~table.isnan()].mean()
-        return torch.where(known.isnan(), mean, known)
+        mean = known.nanmean()
+        return None if mean.isnan() else torch.where(known.isnan(), mean, known)
 
     # -- state -----------------------------------------------------------------------------
 
@@ -142,7 +122,9 @@ class Statistics:
             site: [(step, {f.name: getattr(r, f.name) for f in fields(r)}) for step, r in rows]
             for site, rows in self._readings.items()
         }
-        return {"readings": readings, "table": {k: v.clone() for k, v in self._table.items()}}
+        table = {k: v.clone() for k, v in self._table.items()}
+        told = {"missing": dict(self.missing), "layers": self.layers.state_dict()}
+        return {"readings": readings, "table": table, **told}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._readings = {
@@ -150,3 +132,5 @@ class Statistics:
             for site, rows in state["readings"].items()
         }
         self._table = {k: v.clone() for k, v in state["table"].items()}
+        self.missing = dict(state["missing"])
+        self.layers.load_state_dict(state["layers"])

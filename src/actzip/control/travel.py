@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from actzip.control.statistics import Reading
+from actzip.control.reading import Reading
 
 
 def absorbed(r: Reading) -> float:

@@ -1,12 +1,16 @@
 """Where things are in a Dual payload: shared by the codec and both backends.
 
 Payload: averages of all maps | group payload (layout.py) of what is left, a map being a group.
+
+Maps lie one after the other in memory, or, with `channels`, side by side: then a sample is a row
+of the group payload and its codes are in the order of memory, metadata is in the order of maps as
+ever, and an average has those of the other channels of its block beside it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from actzip.kernels.layout import GroupLayout
 
@@ -45,6 +49,18 @@ class DualLayout:
     maps: int
     axes: tuple[Axis, Axis, Axis]  #: depth, height, width; size 1 where there is none
     rest: GroupLayout
+    channels: int = 0  #: of a sample, innermost in memory; 0: each map is a stretch of memory
+
+    @property
+    def size(self) -> int:
+        """Elements of one map."""
+        return math.prod(axis.size for axis in self.axes)
+
+    @property
+    def one_by_one(self) -> GroupLayout:
+        """The layout of what is left when the maps lie one after the other."""
+        bits = self.rest.bits[:1]
+        return replace(self.rest, samples=1, n=self.maps * self.size, group=self.size, bits=bits)
 
     @property
     def averages(self) -> int:

@@ -5,15 +5,39 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from actzip.methods.acgc import ACGC
 from actzip.methods.actnn import ActNN
 from actzip.methods.base import Method, Role, Site
+from actzip.methods.comet import Comet
+from actzip.methods.division import Division
 from actzip.methods.fixed import Fixed
+from actzip.methods.guarded import Guarded
 from actzip.methods.lossless import Lossless
 
-__all__ = ["METHODS", "ActNN", "Fixed", "Lossless", "Method", "Role", "Site", "resolve"]
+__all__ = [
+    "ACGC",
+    "METHODS",
+    "ActNN",
+    "Comet",
+    "Division",
+    "Fixed",
+    "Guarded",
+    "Lossless",
+    "Method",
+    "Role",
+    "Site",
+    "resolve",
+]
 
 #: Methods by the name that `compress(method=…)` and the command line take.
-METHODS: dict[str, type[Method]] = {"lossless": Lossless, "actnn": ActNN, "fixed": Fixed}
+METHODS: dict[str, type[Method]] = {
+    "lossless": Lossless,
+    "actnn": ActNN,
+    "division": Division,
+    "comet": Comet,
+    "acgc": ACGC,
+    "fixed": Fixed,
+}
 
 
 def resolve(method: str | Method, options: dict[str, Any]) -> Method:

@@ -16,23 +16,19 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from actzip.codecs import Group
-from actzip.codecs.base import Codec, by_sample
+from actzip.codecs.base import Codec
 from actzip.control import allocate
-from actzip.control.statistics import Reading, Statistics
-from actzip.control.travel import travels
+from actzip.control.error import has_formula
+from actzip.control.routes import factors
+from actzip.control.spread import Layer, Load, averages, squared_ranges
+from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Role, Site
 
-Floats = NDArray[np.float64]
-
 LEVELS = ("L0", "L1", "L2", "L3", "L3.1", "L4", "L5")
-_LOOK = 8  #: groups of a sample whose ranges are looked at; all of them would cost a pass over x
-_CURVED = 3  #: fewest bits of a curved site, where the budget allows
 _UNKNOWN = 4  #: bits of a curved site for which there is no formula
 
 
@@ -44,12 +40,13 @@ class ActNN(Method):
                 `bits` on average, adaptive · L3.1 the same, and convolutions with operands above
                 `slice_bytes` run their backward in micro-batches · L4 payloads in host memory (on
                 a GPU) · L5 payloads in slabs of their own, which they always are here
-    bits        average over all elements in the code; may be a fraction; never exceeded
+    bits        average over all elements in the code; may be a fraction; never exceeded, as long
+                as the sites' shares in the elements are those of the pass that was learned from
     interval    steps between two looks at the gradients; more often during the first ones
     per_sample  spread a layer's bits over its samples
     per_layer   spread the bits over layers; otherwise each has the average
-    bn_bits     average of BatchNorm inputs; "conv": that of the convolution before it, as
-                published; None: by the formula, as everything else
+    bn_bits     average of BatchNorm inputs, beside `bits`, which is then that of all others;
+                "conv": that of the layer before it, as published; None: by the formula
     rounding    "dither", or "stochastic" as published: twice the variance at equal bytes
 
     A tensor made by a ReLU has a code for zero, so that its mask costs nothing. A curved op
@@ -64,21 +61,24 @@ class ActNN(Method):
     per_layer: bool = True
     bn_bits: float | str | None = None
     rounding: str = "dither"
-    slice_bytes: int = 64 << 20
+    slice_bytes: int = 16 << 20
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
             raise ValueError(f"ActNN(level=…) is one of {', '.join(LEVELS)}, got {self.level!r}")
-        if not 1 <= self.bits <= 8:
+        if not _is_average(self.bits):
             raise ValueError(f"ActNN(bits=…) is an average of 1 to 8, got {self.bits!r}")
-        if not isinstance(self.interval, int) or self.interval < 1:
-            raise ValueError(f"ActNN(interval=…) is at least 1 step, got {self.interval!r}")
-        if isinstance(self.bn_bits, str) and self.bn_bits != "conv":
-            raise ValueError(f"ActNN(bn_bits=…) is a number, 'conv' or None, got {self.bn_bits!r}")
-        if isinstance(self.bn_bits, (int, float)) and not 1 <= self.bn_bits <= 8:
-            raise ValueError(f"ActNN(bn_bits=…) is an average of 1 to 8, got {self.bn_bits!r}")
-        if self.slice_bytes < 1:
-            raise ValueError(f"ActNN(slice_bytes=…) is at least 1, got {self.slice_bytes!r}")
+        if self.bn_bits not in (None, "conv") and not _is_average(self.bn_bits):
+            raise ValueError(
+                f"ActNN(bn_bits=…) is an average of 1 to 8, 'conv' or None, got {self.bn_bits!r}"
+            )
+        for name in ("interval", "slice_bytes"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"ActNN({name}=…) is a whole number from 1 on, got {value!r}")
+        for name in ("per_sample", "per_layer"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"ActNN({name}=…) is True or False, got {getattr(self, name)!r}")
         Group(group_size=self.group_size, rounding=self.rounding)  # says what is wrong with them
 
     def start(self, optimizer: torch.optim.Optimizer | None) -> Policy:
@@ -102,28 +102,16 @@ class _FourBits(Policy):
         return f"ActNN at level {self._level} keeps {site.role.value} tensors exactly"
 
 
-@dataclass
-class _Layer:
-    """A site as the last forward met it."""
-
-    elements: int
-    relu: bool
-    norm: bool
-    split: bool  #: its samples have bits of their own
-    curved: bool  #: a coarse code would bias the gradient, which no number of steps averages out
-    ranges: Tensor  #: mean squared range of the groups of each sample
-
-
 class _Adaptive(Policy):
     """L3 and above."""
 
     def __init__(self, method: ActNN):
         self._method = method
-        self._layers: dict[str, _Layer] = {}
+        self._layers: dict[str, Layer] = {}
         self._average: dict[str, float] = {}  # bits of each site that has been solved for
         self._statistics = Statistics()
         self._watching = False
-        self._learned = -1
+        self._asked: int | None = None  # the pass whose backward is to say how to spread the bits
         self.slice_bytes = method.slice_bytes if method.level == "L3.1" else None
         self.swap = method.level in ("L4", "L5")
 
@@ -131,16 +119,17 @@ class _Adaptive(Policy):
 
     def codec(self, site: Site, tensor: Tensor) -> Codec | None:
         m = self._method
+        size = group_at(site, tensor, m.group_size)
         if self._is_unknown(site):
-            return Group(max(_UNKNOWN, math.ceil(m.bits)), m.group_size, m.rounding)
+            self._layers.pop(site.name, None)  # no part of the budget
+            return Group(max(_UNKNOWN, math.ceil(m.bits)), size, m.rounding, zero=site.relu)
         average = self._average.get(site.name, self._start(site))
         # below two bits a code for zero would leave one level for all other values: biased
         zero = site.relu and average >= 2
-        size = group_at(site, tensor, m.group_size)
         split = self._is_split(tensor)
         if self._watching or split:
             ranges = squared_ranges(tensor, size)
-            self._layers[site.name] = _Layer(
+            self._layers[site.name] = Layer(
                 tensor.numel(), site.relu, _is_norm(site), split, _is_curved(site), ranges
             )
         if not split:
@@ -160,9 +149,10 @@ class _Adaptive(Policy):
         )
 
     def _is_unknown(self, site: Site) -> bool:
-        """A curved site that backward was asked about and could not tell anything of."""
-        seen = site.name in self._layers and self._learned >= 0
-        return seen and site.role is Role.NONLINEAR and self._statistics.of(site.name) is None
+        """A curved site of whose errors nothing, or not everything, can be told."""
+        if site.role is not Role.NONLINEAR:
+            return False
+        return not has_formula(site.node, site.slot) or site.name in self._statistics.missing
 
     def _is_split(self, tensor: Tensor) -> bool:
         """Whether samples get bits of their own: where each fills some groups."""
@@ -182,70 +172,35 @@ class _Adaptive(Policy):
     # -- backward told: bits for each layer ------------------------------------------------
 
     def begin(self, step: int, statistics: Statistics) -> bool:
-        self._statistics = statistics
-        if self._method.per_layer and self._watching:
+        self._statistics, statistics.by_layer = statistics, True
+        if self._asked is not None and statistics.newest >= self._asked:
             self._learn()
-        by_index = self._method.per_sample and statistics.indices is not None
+            self._asked = None
         early = step < self._method.interval and step & (step - 1) == 0
-        self._watching = by_index or early or step % self._method.interval == 0
+        if self._method.per_layer and (early or step % self._method.interval == 0):
+            self._asked = step
+        by_index = self._method.per_sample and statistics.indices is not None
+        # until there is an answer: an overflow gives none, nor does a graph without a backward
+        self._watching = by_index or self._asked is not None
         return self._watching
 
     def _learn(self) -> None:
-        """One problem over all samples of all layers; a layer's share is its average."""
-        readings = {}
-        for name in self._statistics.sites:
-            found = self._statistics.of(name)
-            if found is not None and name in self._layers:
-                readings[name] = found
-        if not readings:
-            return
-        self._learned += 1
-        travel = travels(readings)
-        free, budget = self._free(readings)
-        items = [_items(self._layers[n], readings[n], travel[n]) for n in free]
-        sensitivity = np.concatenate([c for c, _ in items])
-        elements = np.concatenate([e for _, e in items])
-        relu = np.concatenate(
-            [np.full(len(c), self._layers[n].relu) for n, (c, _) in zip(free, items, strict=True)]
-        )
-        zero = relu if self._method.bits >= 2 else False
-        cost, error = allocate.bits_ladder(sensitivity, elements, zero=zero)
-        curved = np.concatenate(
-            [np.full(len(c), self._layers[n].curved) for n, (c, _) in zip(free, items, strict=True)]
-        )
-        rung = allocate.least_error(cost, _without_coarse(cost, error, curved, budget), budget)
-        start = 0
-        for name, (c, _) in zip(free, items, strict=True):
-            self._average[name] = float(np.mean(rung[start : start + len(c)] + 1))
-            start += len(c)
-        self._follow(readings)
-
-    def _free(self, readings: dict[str, Reading]) -> tuple[list[str], float]:
-        """The sites whose bits are to be found, and the bits there are for them."""
         m = self._method
-        fixed = m.bn_bits is not None
-        free = [n for n in readings if not (fixed and self._layers[n].norm)]
-        held = [n for n in readings if n not in free]
-        bits = m.bits * sum(self._layers[n].elements for n in readings)
-        if m.bn_bits == "conv":
-            bits = m.bits * sum(self._layers[n].elements for n in free)
-        elif isinstance(m.bn_bits, (int, float)):
-            bits -= m.bn_bits * sum(self._layers[n].elements for n in held)
-            least = sum(self._layers[n].elements for n in free)
-            bits = max(bits, float(least))
-        return free, bits
+        self._average.update(averages(self._layers, self._loads(), m.bits, m.bn_bits))
 
-    def _follow(self, readings: dict[str, Reading]) -> None:
-        """BatchNorm's bits where they are given: a number, or those of the layer before."""
-        if self._method.bn_bits is None:
-            return
-        before = self._method.bits
-        for name in readings:
-            if self._layers[name].norm:
-                given = self._method.bn_bits
-                self._average[name] = before if isinstance(given, str) else float(given)
-            else:
-                before = self._average[name]
+    def _loads(self) -> dict[str, list[Load]]:
+        """What was told of every site that was met, in the order of forward."""
+        told = self._statistics.layers
+        readings = {layer: told.readings(layer)[-1][1] for layer in told}
+        travel = factors(told.routes, readings)
+        trails: dict[str, float] = {}
+        for (site, _), rows in told.trails().items():
+            trails[site] = trails.get(site, 0.0) + float(rows[-1][1].sum())
+        loads: dict[str, list[Load]] = {name: [] for name in self._statistics.sites}
+        for layer, reading in readings.items():
+            trail = trails.get(told.site(layer), 0.0) if "BatchNorm" in layer else 0.0
+            loads[told.site(layer)].append(Load(reading, travel.get(layer, 0.0), trail))
+        return {name: each for name, each in loads.items() if each and name in self._layers}
 
     # -- state -----------------------------------------------------------------------------
 
@@ -253,14 +208,17 @@ class _Adaptive(Policy):
         return {
             "average": dict(self._average),
             "layers": {name: dict(vars(layer)) for name, layer in self._layers.items()},
-            "watching": self._watching,
-            "learned": self._learned,
+            "asked": self._asked,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._average = dict(state["average"])
-        self._layers = {n: _Layer(**v) for n, v in state["layers"].items()}
-        self._watching, self._learned = state["watching"], state["learned"]
+        self._layers = {n: Layer(**v) for n, v in state["layers"].items()}
+        self._asked = state["asked"]
+
+
+def _is_average(bits: object) -> bool:
+    return isinstance(bits, (int, float)) and not isinstance(bits, bool) and 1 <= bits <= 8
 
 
 def _is_norm(site: Site) -> bool:
@@ -270,33 +228,6 @@ def _is_norm(site: Site) -> bool:
 def _is_curved(site: Site) -> bool:
     """Activations and attention; a norm's gradient is linear in x but for terms of order 1/M."""
     return site.role is Role.NONLINEAR and "Norm" not in site.node
-
-
-def _without_coarse(cost: Floats, error: Floats, curved: NDArray[Any], budget: float) -> Floats:
-    """Errors in which curved sites have at least `_CURVED` bits, or as many as leave 2 to others.
-
-    The formulas are of first order: below, the bias of order s² is what counts. Measured on a
-    ViT: with 1 bit at GELU inputs 20 % of the gradients' power, with 2 bits 2 %, with 3 bits 0.2 %.
-    """
-    for fewest in range(_CURVED, 1, -1):
-        barred = error.copy()
-        barred[curved, : fewest - 1] = np.inf
-        if np.where(curved, cost[:, fewest - 1], cost[:, 1]).sum() <= budget or fewest == 2:
-            break
-    return barred if np.where(np.isinf(barred), np.inf, cost).min(1).sum() <= budget else error
-
-
-def _items(layer: _Layer, r: Reading, travel: float) -> tuple[Floats, Floats]:
-    """C and elements of what gets bits of its own: error = C/levels²."""
-    w = r.parameter + r.input * travel
-    samples = w.numel()
-    ranges = layer.ranges
-    if ranges.numel() != samples:
-        ranges = ranges.mean().expand(samples)
-    c = w * ranges / 12
-    if not layer.split:
-        return c.sum().view(1).numpy(), np.array([float(layer.elements)])
-    return c.numpy(), np.full(samples, layer.elements / samples)
 
 
 def group_at(site: Site, tensor: Tensor, size: int) -> int:
@@ -309,18 +240,3 @@ def group_at(site: Site, tensor: Tensor, size: int) -> int:
     if "LayerNorm" not in site.node or row % 32:
         return size
     return max(g for g in range(32, max(size, 32) + 1, 32) if row % g == 0)
-
-
-def squared_ranges(x: Tensor, group: int) -> Tensor:
-    """The mean squared range of groups of each sample, from a few groups of each; float64."""
-    rows = by_sample(x)
-    samples = rows.shape[0]
-    whole = rows.shape[1] // group
-    if whole:
-        step = max(1, whole // _LOOK)
-        rows = rows[:, : whole * group].view(samples, whole, group)[:, ::step][:, :_LOOK]
-    else:
-        rows = rows.unsqueeze(1)
-    lo, hi = torch.aminmax(rows, dim=-1)
-    squares = (hi.double() - lo.double()).square()
-    return squares.nan_to_num(0.0, 0.0, 0.0).mean(1).cpu()

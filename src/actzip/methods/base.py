@@ -53,8 +53,10 @@ class Site:
 class Policy(ABC):
     """A method at work in one session: answers for each tensor, and learns from each backward."""
 
-    #: bytes of a convolution's operands above which its backward runs in micro-batches
+    #: bytes of an op's operands (what it saved and its output) above which its backward runs in
+    #: micro-batches of at most so many: convolutions, batch norm, activations, pooling
     slice_bytes: int | None = None
+    history: int = 1  #: how many readings of each site the statistics keep
 
     @abstractmethod
     def codec(self, site: Site, tensor: torch.Tensor) -> Codec | None:
@@ -74,6 +76,16 @@ class Policy(ABC):
         True asks for statistics of this pass's backward; they cost a look at every gradient.
         """
         return False
+
+    def messages(self) -> list[str]:
+        """What the user should know and was not told yet."""
+        return []
+
+    def watch(self, loss: float) -> None:
+        """The loss of the last forward pass."""
+        raise RuntimeError(
+            "session.watch(loss) is for guarded sessions; ask for one with compress(…, guard=True)"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """What was learned, beside the statistics, which the session keeps."""

@@ -2,6 +2,7 @@
 //
 // A map is D x H x W (1 for the dimensions that are not there). Sums run in a fixed order: down the
 // columns of a block first, then along the row of column sums, so that every backend agrees.
+// Zero: averages are those of the non-zero elements, a zero leaves zero and nothing else does.
 #pragma once
 
 #include "group_block.hpp"
@@ -19,8 +20,11 @@ struct Axis {
   }
   int64_t first(int64_t b) const { return b * k; }
   int64_t end(int64_t b) const { return min_of(size, (b + 1) * k); }
+  int64_t length(int64_t b) const { return end(b) - first(b); }
+  // where its average stands
+  int64_t from(int64_t b) const { return original ? ceil_div(b * size, blocks) : first(b); }
+  int64_t to(int64_t b) const { return original ? ceil_div((b + 1) * size, blocks) : end(b); }
   int64_t used() const { return min_of(size, blocks * k); }
-  int64_t block_of(int64_t i) const { return original ? i * blocks / size : i / k; }
 };
 
 struct MapShape {
@@ -49,63 +53,129 @@ template <class R> struct Averages {
   }
 };
 
+// The smallest number above zero.
+template <class T> struct Least { static constexpr Real<T> value = Tiny<T>::value; };
+template <> struct Least<double> { static constexpr double value = 0x1p-1074; };
+
+inline float magnitude_as(float size, float sign) { return __builtin_copysignf(size, sign); }
+inline double magnitude_as(double size, double sign) { return __builtin_copysign(size, sign); }
+
+// x when c is not zero, else +0. By bits, for where loops end in single elements: half of a ReLU's
+// elements are zero, and a branch would guess wrong as often.
+template <class R> ACTZIP_INLINE R keep_if(R c, R x) {
+  using Bits = typename Limits<R>::Bits;
+  return bit_cast<R>(bit_cast<Bits>(x) & (Bits(0) - Bits(c != 0)));
+}
+template <class T> ACTZIP_INLINE Real<T> not_zero(Real<T> x) {
+  const Real<T> size = magnitude_as(x, Real<T>(1));
+  return magnitude_as(size > Least<T>::value ? size : Least<T>::value, x);
+}
+
+// What is left of x without its average.
+template <bool Zero, class R> ACTZIP_INLINE R residual(R x, R mean) {
+  const R rest = x - mean;
+  if (!Zero) return rest;
+  // x = mean leaves something far below the rounding of x, but not zero
+  const R faint = not_zero<R>(x * (sizeof(R) == 4 ? R(0x1p-30) : R(0x1p-60)));
+  return keep_if(x, rest != 0 ? rest : faint);
+}
+
+// The way back, to the element's type.
+template <class T, bool Zero> ACTZIP_INLINE T restored(Real<T> rest, Real<T> mean) {
+  const Real<T> x = bounded<T>(rest + mean);
+  return narrow<T>(Zero ? keep_if(rest, not_zero<T>(x)) : x);
+}
+
+// The average of `count` elements with this sum, as it is stored.
+template <class R> ACTZIP_INLINE R average(R sum, R count) {
+  return upper_nearest<R>(count != 0 ? sum / count : R(0));
+}
+template <class R> ACTZIP_INLINE bool is_sane(R mean) {
+  return mean <= Limits<R>::kLargest && mean >= -Limits<R>::kLargest;
+}
+
 // Rows never overlap: said so, that the loops become vectors without a check.
 template <class T, class R>
-inline void add_columns(const T* __restrict row, R* __restrict columns, int64_t n) {
+ACTZIP_INLINE void add_columns(const T* __restrict row, R* __restrict columns, int64_t n) {
   for (int64_t i = 0; i < n; ++i) columns[i] += widen(row[i]);
 }
 template <class T, class R>
-inline void subtract_row(const T* __restrict x, const R* __restrict mean, R* __restrict rest, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) rest[i] = widen(x[i]) - mean[i];
+ACTZIP_INLINE void count_columns(const T* __restrict row, R* __restrict counts, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) counts[i] += widen(row[i]) != 0 ? R(1) : R(0);
 }
-template <class T, class R>
-inline void add_row(const R* __restrict rest, const R* __restrict mean, T* __restrict x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) x[i] = narrow<T>(bounded<T>(rest[i] + mean[i]));
+template <bool Zero, class T, class R>
+inline void subtract_row(const T* __restrict x, const R* __restrict mean, R* __restrict rest, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) rest[i] = residual<Zero, R>(widen(x[i]), mean[i]);
+}
+template <bool Zero, class T, class R>
+ACTZIP_INLINE void add_row(const R* __restrict rest, const R* __restrict mean, T* __restrict x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = restored<T, Zero>(rest[i], mean[i]);
 }
 
-// Averages of one map; columns: scratch of w.size. False when one is not finite or too large.
-template <class T, class R>
-inline bool average_map(const T* x, const MapShape& m, R* columns, const Averages<R>& out) {
+template <class R> inline R sum_of(const R* x, int64_t first, int64_t end) {
+  R sum = 0;
+  for (int64_t i = first; i < end; ++i) sum += x[i];
+  return sum;
+}
+
+// Row sums run in steps of this many columns; what they read beyond a row is never used.
+constexpr int64_t kStep = 16;
+inline int64_t in_steps(int64_t n) { return ceil_div(n, kStep) * kStep; }
+
+// Adds a row of n elements to the columns, and counts those that are not zero. Reads in steps unless
+// that would go beyond the end of the tensor.
+template <bool Zero, class T, class R>
+inline void take_row(const T* row, const T* end, R* columns, R* counts, int64_t n) {
+  const int64_t count = end - row >= in_steps(n) ? in_steps(n) : n;
+  add_columns(row, columns, count);
+  if (Zero) count_columns(row, counts, count);
+}
+
+// Averages of one map; columns: scratch of 2 * in_steps(w.size); end: of the tensor.
+// False when one is not finite or too large.
+template <bool Zero, class T, class R>
+inline bool average_map(const T* x, const T* end, const MapShape& m, R* columns, const Averages<R>& out) {
   bool sane = true;
   int64_t at = 0;
+  const int64_t used = m.w.used();
+  R* counts = columns + in_steps(m.w.size);
   for (int64_t bd = 0; bd < m.d.blocks; ++bd)
     for (int64_t bh = 0; bh < m.h.blocks; ++bh) {
-      const int64_t used = m.w.used();
-      for (int64_t i = 0; i < used; ++i) columns[i] = 0;
+      for (int64_t i = 0; i < in_steps(used); ++i) columns[i] = counts[i] = 0;
       for (int64_t d = m.d.first(bd); d < m.d.end(bd); ++d)
-        for (int64_t h = m.h.first(bh); h < m.h.end(bh); ++h) {
-          add_columns(x + (d * m.h.size + h) * m.w.size, columns, used);
-        }
-      const int64_t rows = (m.d.end(bd) - m.d.first(bd)) * (m.h.end(bh) - m.h.first(bh));
+        for (int64_t h = m.h.first(bh); h < m.h.end(bh); ++h)
+          take_row<Zero>(x + (d * m.h.size + h) * m.w.size, end, columns, counts, used);
+      const int64_t rows = m.d.length(bd) * m.h.length(bh);
       for (int64_t b = 0; b < m.w.blocks; ++b) {
-        R sum = 0;
-        for (int64_t i = m.w.first(b); i < m.w.end(b); ++i) sum += columns[i];
-        const R mean = upper_nearest<R>(sum / R(rows * (m.w.end(b) - m.w.first(b))));
-        sane &= mean <= Limits<R>::kLargest && mean >= -Limits<R>::kLargest;
+        const R count = Zero ? sum_of(counts, m.w.first(b), m.w.end(b)) : R(rows * m.w.length(b));
+        const R mean = average(sum_of(columns, m.w.first(b), m.w.end(b)), count);
+        sane &= is_sane(mean);
         out.set(at++, mean);
       }
     }
   return sane;
 }
 
-// f(first element of a row, the averages spread along that row) for each row of the map.
+// f(first element, count, averages spread along these) for stretches of a few whole rows that have
+// the same averages. spread: scratch of stretch(m).
+inline int64_t stretch(const MapShape& m) { return m.w.size < 48 ? m.h.k * m.w.size : m.w.size; }
+
 template <class R, class G>
-inline void each_row(const MapShape& m, R* spread, const Averages<R>& averages, G&& f) {
-  int64_t held = -1;
-  for (int64_t d = 0; d < m.d.size; ++d)
-    for (int64_t h = 0; h < m.h.size; ++h) {
-      const int64_t line = (m.d.block_of(d) * m.h.blocks + m.h.block_of(h)) * m.w.blocks;
-      if (line != held) {
-        if (m.w.original)
-          for (int64_t i = 0; i < m.w.size; ++i) spread[i] = averages.get(line + m.w.block_of(i));
-        else
-          for (int64_t b = 0; b < m.w.blocks; ++b) {
-            const R mean = averages.get(line + b);
-            for (int64_t i = m.w.first(b); i < m.w.end(b); ++i) spread[i] = mean;
-          }
-        held = line;
+inline void each_stretch(const MapShape& m, R* spread, const Averages<R>& averages, G&& f) {
+  const int64_t width = m.w.size, few = stretch(m) / width;
+  int64_t line = 0;
+  for (int64_t bd = 0; bd < m.d.blocks; ++bd)
+    for (int64_t d = m.d.from(bd); d < m.d.to(bd); ++d) {
+      line = bd * m.h.blocks * m.w.blocks;
+      for (int64_t bh = 0; bh < m.h.blocks; ++bh, line += m.w.blocks) {
+        for (int64_t b = 0; b < m.w.blocks; ++b) {
+          const R mean = averages.get(line + b);
+          for (int64_t i = m.w.from(b); i < m.w.to(b); ++i) spread[i] = mean;
+        }
+        for (int64_t r = 1; r < few; ++r) std::memcpy(spread + r * width, spread, size_t(width) * sizeof(R));
+        for (int64_t h = m.h.from(bh); h < m.h.to(bh); h += few)
+          f((d * m.h.size + h) * width, min_of(few, m.h.to(bh) - h) * width, spread);
       }
-      f((d * m.h.size + h) * m.w.size, spread);
     }
 }
 

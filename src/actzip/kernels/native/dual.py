@@ -1,4 +1,6 @@
-"""Block averages and a group code: binding to csrc/dual.cpp; signatures as in reference/dual.py."""
+"""Block averages and a group code: binding to csrc/dual.cpp and dual_last.cpp.
+
+Signatures as in reference/dual.py."""
 
 from __future__ import annotations
 
@@ -8,20 +10,33 @@ from torch import Tensor
 from actzip.kernels.dual_layout import DualLayout
 from actzip.kernels.native import group
 from actzip.kernels.native.library import DTYPES, call, signed, threads
+from actzip.kernels.reference import dual as reference
 
 
 def _scratch(layout: DualLayout) -> Tensor:
-    """Room for the maps that a thread codes at once, and a row: Scratch in csrc/dual.cpp."""
-    size = layout.rest.group
-    chunk = 32 * max(1, 16384 // (32 * size)) if size % 32 else 1
+    """Room for what a thread codes at once: Scratch in csrc/dual.cpp, Bench in dual_channels.hpp."""
+    size, width = layout.size, layout.axes[2].size
+    if layout.channels:
+        tile = layout.channels if layout.channels % 32 else 32
+        room = tile * (size + 2 * width + layout.averages) + 5 * (tile + 32)
+    else:
+        chunk = 32 * max(1, 16384 // (32 * size)) if size % 32 else 1
+        rows = layout.axes[1].k if width < 48 else 1
+        room = chunk * size + 2 * (-(-width // 16) * 16) + rows * width
     kind = torch.float64 if layout.rest.dtype == torch.float64 else torch.float32
-    return torch.empty(threads() * (chunk * size + layout.axes[2].size), dtype=kind)
+    return torch.empty(threads() * room, dtype=kind)
 
 
 def _sizes(layout: DualLayout) -> tuple[int, ...]:
-    first = layout.axes[0]
+    first, channels = layout.axes[0], layout.channels
+    maps = (layout.maps // channels, channels) if channels else (layout.maps,)
     sizes = (axis.size for axis in layout.axes)
-    return (layout.maps, *sizes, first.block, int(first.original))
+    return (*maps, *sizes, first.block, int(first.original))
+
+
+def _coding(layout: DualLayout, seed: int) -> tuple[int | Tensor, ...]:
+    rest = layout.rest
+    return (*group.tables(rest), rest.rounding, rest.zero, signed(seed))
 
 
 def encode(x: Tensor, layout: DualLayout, seed: int, data: Tensor) -> int:
@@ -29,13 +44,11 @@ def encode(x: Tensor, layout: DualLayout, seed: int, data: Tensor) -> int:
         return 0
     averages, rest = data[: layout.averages_size], data[layout.averages_size :]
     return call(
-        "dual_encode",
+        "dual_last_encode" if layout.channels else "dual_encode",
         x,
         DTYPES[x.dtype],
         *_sizes(layout),
-        *group.tables(layout.rest),
-        layout.rest.rounding,
-        signed(seed),
+        *_coding(layout, seed),
         averages,
         averages.numel(),
         rest,
@@ -46,15 +59,18 @@ def encode(x: Tensor, layout: DualLayout, seed: int, data: Tensor) -> int:
 
 
 def store_raw(x: Tensor, layout: DualLayout, data: Tensor) -> None:
-    group.store_raw(x, layout.rest, data[layout.averages_size :])
+    if layout.channels:
+        reference.store_raw(x, layout, data)
+    else:
+        group.store_raw(x, layout.rest, data[layout.averages_size :])
 
 
 def decode(data: Tensor, layout: DualLayout, seed: int, out: Tensor) -> None:
     averages, rest = data[: layout.averages_size], data[layout.averages_size :]
     if out.numel() == 0:
         return
-    call(
-        "dual_decode",
+    raw = call(
+        "dual_last_decode" if layout.channels else "dual_decode",
         averages,
         averages.numel(),
         rest,
@@ -62,9 +78,13 @@ def decode(data: Tensor, layout: DualLayout, seed: int, out: Tensor) -> None:
         out,
         DTYPES[out.dtype],
         *_sizes(layout),
-        *group.tables(layout.rest),
-        layout.rest.rounding,
-        signed(seed),
+        *_coding(layout, seed),
         _scratch(layout),
         threads(),
     )
+    if layout.channels and (raw or rest.numel() > layout.rest.offsets[-1]):
+        reference.restore_raw(data, layout, out)
+
+
+def nonzero(data: Tensor, layout: DualLayout, out: Tensor) -> None:
+    group.nonzero(data[layout.averages_size :], layout.rest, out)

@@ -42,7 +42,7 @@ def encode(x: Tensor, layout: GroupLayout, seed: int, data: Tensor) -> int:
     meta = _measure(grouped, layout)
     offsets = layout.offsets
     data[: offsets[0]] = metadata.store(meta)
-    codes = _quantize(grouped, meta, layout, seed)
+    codes = quantize(grouped, meta, layout, seed)
     for row, bits in enumerate(layout.bits):
         data[offsets[row] : offsets[row + 1]] = planes.pack(codes[row], bits)
     return int(per_element(meta.raw, layout).sum())
@@ -56,7 +56,7 @@ def measure(x: Tensor, layout: GroupLayout) -> metadata.Metadata:
 def store_raw(x: Tensor, layout: GroupLayout, data: Tensor) -> None:
     """The raw groups of x behind the codes; `data` holds what `encode` wrote."""
     base = layout.offsets[-1]
-    raw = per_element(_load(data, layout).raw, layout)
+    raw = per_element(load(data, layout).raw, layout)
     data[base:] = x.view(layout.samples, layout.n)[raw].view(torch.uint8)
 
 
@@ -78,16 +78,16 @@ def decode_real(data: Tensor, layout: GroupLayout, seed: int, item: int) -> Tens
         raise DamagedError(f"group codes need {end} bytes, got {data.numel()}")
     if layout.n == 0 or layout.samples == 0:
         return torch.empty(0, dtype=real_type(layout.dtype), device=data.device)
-    meta = _load(data, layout)
+    meta = load(data, layout)
     if data.numel() - end != int(per_element(meta.raw, layout).sum()) * item:
         raise DamagedError("the raw groups do not fill the rest of the payload")
-    return _dequantize(_codes(data, layout), meta, layout, seed).flatten()
+    return dequantize(codes_of(data, layout), meta, layout, seed).flatten()
 
 
 def restore_raw(data: Tensor, layout: GroupLayout, out: Tensor) -> None:
     end = layout.offsets[-1]
     if data.numel() > end:
-        raw = per_element(_load(data, layout).raw, layout).flatten()
+        raw = per_element(load(data, layout).raw, layout).flatten()
         out[raw] = data[end:].clone().view(out.dtype)
 
 
@@ -96,10 +96,10 @@ def nonzero(data: Tensor, layout: GroupLayout, out: Tensor) -> None:
     if data.numel() < layout.offsets[-1]:
         raise DamagedError(f"group codes need {layout.offsets[-1]} bytes, got {data.numel()}")
     if out.numel():
-        out.copy_(_codes(data, layout).flatten() > 0)
+        out.copy_(codes_of(data, layout).flatten() > 0)
 
 
-def _codes(data: Tensor, layout: GroupLayout) -> Tensor:
+def codes_of(data: Tensor, layout: GroupLayout) -> Tensor:
     offsets = layout.offsets
     spans = zip(offsets[:-1], offsets[1:], layout.bits, strict=True)
     return torch.stack([planes.unpack(data[a:b], layout.n, bits) for a, b, bits in spans])
@@ -123,7 +123,7 @@ def _measure(grouped: Tensor, layout: GroupLayout) -> metadata.Metadata:
     return metadata.measure(grouped, seen, each)
 
 
-def _quantize(grouped: Tensor, meta: metadata.Metadata, layout: GroupLayout, seed: int) -> Tensor:
+def quantize(grouped: Tensor, meta: metadata.Metadata, layout: GroupLayout, seed: int) -> Tensor:
     one = torch.ones((), dtype=grouped.dtype, device=grouped.device)
     inverse = torch.where(meta.step > 0, one / meta.step, one - one)
     t = (grouped - meta.lo.unsqueeze(-1)) * inverse.unsqueeze(-1)
@@ -139,7 +139,7 @@ def _quantize(grouped: Tensor, meta: metadata.Metadata, layout: GroupLayout, see
     return codes.to(torch.uint8)
 
 
-def _dequantize(codes: Tensor, meta: metadata.Metadata, layout: GroupLayout, seed: int) -> Tensor:
+def dequantize(codes: Tensor, meta: metadata.Metadata, layout: GroupLayout, seed: int) -> Tensor:
     q = codes.to(meta.lo.dtype)
     if layout.zero:
         q = q - 1.0
@@ -165,6 +165,6 @@ def per_element(value: Tensor, layout: GroupLayout) -> Tensor:
     return each.reshape(layout.samples, -1)[:, : layout.n]
 
 
-def _load(data: Tensor, layout: GroupLayout) -> metadata.Metadata:
+def load(data: Tensor, layout: GroupLayout) -> metadata.Metadata:
     groups = layout.samples * layout.groups
     return metadata.load(data[: layout.offsets[0]], groups, real_type(layout.dtype))

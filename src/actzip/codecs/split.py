@@ -1,0 +1,160 @@
+"""Split: a tensor in parts along its first dimension, each of which decodes alone."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from actzip.codecs.base import Allocate, Codec, Payload, PayloadError, fresh, overlaps, register
+
+_ALIGN = 16  #: bytes: what `Allocate` promises the parts' kernels
+_SEEDS = (1 << 64) - 1
+
+
+class Piece(NamedTuple):
+    """A part: its first and last sample (not included), and its payload."""
+
+    first: int
+    last: int
+    payload: Payload
+
+
+@register
+@dataclass(frozen=True)
+class Split(Codec):
+    """Each part of the samples comes back as `codec` gives it back, whole or part by part.
+
+    `parts` is how many there are at most; a batch of fewer samples has one part a sample, a batch
+    that is one expanded sample has one. Backward can then decode a few samples at a time.
+    `codec.part` says what a part is stored with, and every part has a seed of its own.
+
+    Payload: the length of each part, 8 bytes each | the parts; all start at multiples of 16.
+    """
+
+    codec: Codec
+    parts: int = 2
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.codec, Codec) or isinstance(self.codec, Split):
+            raise ValueError(f"Split(codec=...) takes a codec that is no Split, got {self.codec!r}")
+        if not self.codec.decode_is_defined:
+            raise ValueError(f"{self.codec!r} keeps no values: there is nothing to split")
+        if isinstance(self.parts, bool) or not isinstance(self.parts, int) or self.parts < 1:
+            raise ValueError(
+                f"Split(parts=...) is a whole number of at least 1, got {self.parts!r}"
+            )
+
+    @property
+    def keeps_zeros(self) -> bool:
+        return self.codec.keeps_zeros
+
+    @property
+    def keeps_mask(self) -> bool:
+        return self.codec.keeps_mask
+
+    def check(self, x: Tensor) -> None:
+        if x.dim() == 0:
+            raise ValueError(f"{self!r} cuts along the first dimension, got a tensor of shape ()")
+        self.codec.check(x)
+
+    def pieces(self, payload: Payload) -> list[Piece]:
+        """The parts as payloads in their own right; they share the bytes of the whole."""
+        self._check_payload(payload)
+        parts, data = self._cuts(payload.shape, payload.stride), payload.data
+        lengths = struct.Struct(f"<{len(parts)}Q")
+        if data.numel() < lengths.size:
+            raise PayloadError(f"{self!r}: {data.numel()} bytes do not hold {len(parts)} lengths")
+        start, found = _aligned(lengths.size), []
+        for i, length in enumerate(lengths.unpack(bytes(data[: lengths.size].tolist()))):
+            if length > data.numel() - start:
+                raise PayloadError(f"{self!r}: part {i} is said to have {length} bytes, too many")
+            first, last = parts[i]
+            piece = replace(
+                payload,
+                codec=self.codec.part(first, last),
+                shape=(last - first, *payload.shape[1:]),
+                seed=(payload.seed + i) & _SEEDS,
+                data=data[start : start + length],
+            )
+            found.append(Piece(first, last, piece))
+            start += _aligned(length)
+        return found
+
+    def decode_part(self, payload: Payload, i: int, out: Tensor | None = None) -> Tensor:
+        """The samples of part i alone: what `decode` gives for them."""
+        piece = self.pieces(payload)[i].payload
+        return piece.codec.decode(piece, out)
+
+    def _cuts(self, shape: Sequence[int], stride: Sequence[int]) -> list[tuple[int, int]]:
+        return cuts(shape[0], 1 if stride[0] == 0 else self.parts)
+
+    def encode(self, x: Tensor, *, seed: int = 0, allocate: Allocate = fresh) -> Payload:
+        self.check(x)
+        # not laid out densely as by other codecs: the codec of the parts does that for each
+        x = x.detach().contiguous() if overlaps(x) else x.detach()
+        data = self._encode(x, seed, allocate)
+        return Payload(self, tuple(x.shape), tuple(x.stride()), x.dtype, seed & _SEEDS, data)
+
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
+        coded = [
+            self.codec.part(first, last).encode(x[first:last], seed=(seed + i) & _SEEDS).data
+            for i, (first, last) in enumerate(self._cuts(x.shape, x.stride()))
+        ]
+        lengths = struct.pack(f"<{len(coded)}Q", *(part.numel() for part in coded))
+        front = torch.frombuffer(bytearray(lengths), dtype=torch.uint8).to(x.device)
+        data = allocate(sum(_aligned(part.numel()) for part in (front, *coded)), x.device)
+        start = 0
+        for part in (front, *coded):
+            end = start + part.numel()
+            data[start:end] = part
+            start = _aligned(end)
+            data[end:start] = 0  # the same bytes every time
+        return data
+
+    def decode(self, payload: Payload, out: Tensor | None = None) -> Tensor:
+        return self._join(payload, out, lambda piece, room: piece.codec.decode(piece, room))
+
+    def mask(self, payload: Payload, out: Tensor | None = None) -> Tensor:
+        return self._join(payload, out, lambda piece, room: piece.codec.mask(piece, room))
+
+    def _decode(self, payload: Payload, out: Tensor) -> None:
+        self.decode(payload, out)
+
+    def _join(
+        self, payload: Payload, out: Tensor | None, read: Callable[[Payload, Tensor], Tensor]
+    ) -> Tensor:
+        pieces, room = self.pieces(payload), self._room(payload, out)
+        for piece in pieces:
+            read(piece.payload, room[piece.first : piece.last])
+        return room
+
+    def max_error(self, x: Tensor) -> Tensor | None:
+        """That of the parts."""
+        bounds = [codec.max_error(part) for codec, part in self._each(x)]
+        there = [bound for bound in bounds if bound is not None]
+        return torch.cat(there) if len(there) == len(bounds) else None
+
+    def variance(self, x: Tensor) -> float | None:
+        """The mean over the parts, each by its elements."""
+        found = [(codec.variance(part), part.numel()) for codec, part in self._each(x)]
+        there = [(value * count) for value, count in found if value is not None]
+        return sum(there) / max(1, x.numel()) if len(there) == len(found) else None
+
+    def _each(self, x: Tensor) -> Iterator[tuple[Codec, Tensor]]:
+        for first, last in self._cuts(x.shape, x.stride()):
+            yield self.codec.part(first, last), x[first:last]
+
+
+def cuts(samples: int, parts: int) -> list[tuple[int, int]]:
+    """First and last sample (not included) of at most so many parts, as equal as can be."""
+    count = max(1, min(parts, samples))
+    return [(i * samples // count, (i + 1) * samples // count) for i in range(count)]
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGN) * _ALIGN

@@ -1,0 +1,79 @@
+"""The part of BatchNorm's travelling noise that all positions share, and what it does below.
+
+BatchNorm gives gX = γ·r·(gZ − mean gZ − x̃·gγ/M). The noise of gγ = Σ gZ·x̃ is one number per
+channel, and it reaches all M positions of the channel as x̃·Δgγ/M. White noise of that size would
+hardly show; this adds up, because the op that made x (with the gradient gW = Σ gX·patch) sums it
+with what made x̃:
+
+    ΔgW_k = −γ_k·r_k·Δgγ_k·cov(x̃_k, patch),   E(Δgγ_k)² = s_k²·r_k²·‖gZ_k‖².
+
+Measured on a ResNet-8 this is up to as much as gW's own error, 1000 times what white noise does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import grad
+
+from actzip.control.backward import Backward, wide
+
+_SAMPLE = 1 << 20  #: elements of x̃ that a covariance is taken from
+
+_NORMS = ("NativeBatchNormBackward0", "NativeBatchNormLegitBackward0", "CudnnBatchNormBackward0")
+_CONV_WEIGHT: dict[int, Callable[..., Tensor]] = {
+    1: grad.conv1d_weight,
+    2: grad.conv2d_weight,
+    3: grad.conv3d_weight,
+}
+
+
+@dataclass(frozen=True)
+class Trail:
+    """What a BatchNorm leaves for the op that made its input."""
+
+    normal: Tensor  #: x̃ of the first samples
+    weight: Tensor  #: of each channel: E‖ΔgX's common part‖²·M = s²·weight
+
+
+def trail(b: Backward) -> Trail | None:
+    """From the backward of a BatchNorm in training; None of any other op."""
+    if b.node not in _NORMS or not b.saved.get("training", True) or not b.gives(0):
+        return None
+    around = [1, -1] + [1] * (b.x.dim() - 2)
+    mean, r = (b.saved[name].float() for name in ("result1", "result2"))
+    samples = max(1, _SAMPLE * b.x.shape[0] // max(1, b.x.numel()))
+    normal = (b.x[:samples].float() - mean.view(around)) * r.view(around)
+    rest = [d for d in range(b.x.dim()) if d != 1]
+    energy = torch.linalg.vector_norm(b.outer, dim=rest, dtype=wide(b.outer)).square()
+    gamma = b.saved.get("weight")
+    scale = r * r if gamma is None else r * r * gamma.float()
+    return Trail(normal, scale.square() * energy)
+
+
+def weights(b: Backward, left: Trail) -> Tensor | None:
+    """h of each channel: E‖ΔgW‖² = Σ s_k²·h_k at the op that made the BatchNorm's input.
+
+    None where its gradient is not that of a convolution's or matmul's parameter.
+    """
+    normal = left.normal
+    count = normal.numel() // normal.shape[1]
+    if b.node in ("AddmmBackward0", "MmBackward0", "LinearBackward0") and b.slot != "mat2":
+        rows = b.x.flatten(0, -2).float()
+        summed = normal.t() @ rows[: normal.shape[0]] if normal.dim() == 2 else None
+    elif b.node == "ConvolutionBackward0" and b.slot == "input" and not b.saved["transposed"]:
+        options = (tuple(b.saved[name]) for name in ("stride", "padding", "dilation"))
+        shape = tuple(b.saved["weight"].shape)
+        part = b.x[: normal.shape[0]].float()
+        summed = _CONV_WEIGHT[part.dim() - 2](
+            part, shape, normal, *options, groups=int(b.saved["groups"])
+        )
+    else:
+        summed = None
+    if summed is None or not b.signal(True) > 0:
+        return None
+    covariance = summed.flatten(1) / count
+    return (covariance.square().sum(1) * left.weight).double().cpu()

@@ -1,0 +1,97 @@
+"""What each op that reads a stored tensor told by itself, and whose gradients it gives.
+
+`Statistics` adds up all ops that read one tensor. A bound for each layer needs them one by one: a
+layer is an op's slot, named as in the report, and its site is the one its tensor is stored for.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, fields
+from typing import Any
+
+from torch import Tensor, nn
+
+from actzip.control.reading import Reading
+from actzip.control.routes import Route
+
+
+class Layers:
+    """The last readings of every layer, in the order of the forward pass."""
+
+    def __init__(self, history: int = 1):
+        self.history = history
+        self._readings: dict[str, deque[tuple[int, Reading]]] = {}
+        self._sites: dict[str, str] = {}
+        self._trails: dict[tuple[str, str], deque[tuple[int, Tensor]]] = {}
+        self._owners: dict[str, list[weakref.ref[nn.Parameter]]] = {}
+        self.routes: dict[str, Route] = {}  #: how ops pass gradients on, by their first layer
+
+    def __iter__(self) -> Iterator[str]:
+        """The layers that were read."""
+        return (layer for layer, rows in self._readings.items() if rows)
+
+    def meet(self, layer: str, parameters: Iterable[nn.Parameter]) -> None:
+        """Forward met an op that stores a tensor; it will give these parameters their gradients."""
+        self._readings.setdefault(layer, deque(maxlen=self.history))
+        self._owners[layer] = [weakref.ref(p) for p in parameters]
+
+    def add(self, step: int, layer: str, site: str, reading: Reading) -> None:
+        """What the layer's backward said in the pass `step` of the tensor stored for `site`."""
+        _add(self._readings.setdefault(layer, deque(maxlen=self.history)), step, reading)
+        self._sites[layer] = site
+
+    def follow(self, step: int, site: str, layer: str, weight: Tensor) -> None:
+        """Errors at `site` leave a trail in the gradients of `layer`: see control/coherence.py."""
+        rows = self._trails.setdefault((site, layer), deque(maxlen=self.history))
+        _add(rows, step, weight)
+
+    def site(self, layer: str) -> str:
+        """The site whose tensor the layer reads."""
+        return self._sites[layer]
+
+    def readings(self, layer: str) -> list[tuple[int, Reading]]:
+        """The last ones with their steps, the newest at the end."""
+        return list(self._readings.get(layer, ()))
+
+    def trails(self) -> dict[tuple[str, str], list[tuple[int, Tensor]]]:
+        """The weights of trails from sites to layers, with their steps."""
+        return {key: list(rows) for key, rows in self._trails.items()}
+
+    def parameters(self, layer: str) -> list[nn.Parameter]:
+        """Whose gradients the layer gives, as far as they are alive; not part of the state."""
+        held = (ref() for ref in self._owners.get(layer, ()))
+        return [p for p in held if p is not None]
+
+    # -- state -----------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        readings = {
+            layer: [(step, {f.name: getattr(r, f.name) for f in fields(r)}) for step, r in rows]
+            for layer, rows in self._readings.items()
+        }
+        trails = {key: list(rows) for key, rows in self._trails.items()}
+        routes = {name: astuple(route) for name, route in self.routes.items()}
+        told = {"readings": readings, "trails": trails, "routes": routes}
+        return {**told, "sites": dict(self._sites)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._readings = {
+            layer: deque(((step, Reading(**r)) for step, r in rows), maxlen=self.history)
+            for layer, rows in state["readings"].items()
+        }
+        self._trails = {
+            key: deque(rows, maxlen=self.history) for key, rows in state["trails"].items()
+        }
+        self._sites = dict(state["sites"])
+        self.routes = {name: Route(*route) for name, route in state["routes"].items()}
+
+
+def _add(rows: deque[tuple[int, Any]], step: int, value: Any) -> None:
+    """The newest of each pass; what comes late from an older one does not count."""
+    if rows and rows[-1][0] == step:
+        rows[-1] = (step, value)
+    elif not rows or rows[-1][0] < step:
+        rows.append((step, value))

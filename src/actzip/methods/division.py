@@ -1,0 +1,133 @@
+"""DIVISION: block averages in bfloat16, what is left of them in a few bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from actzip.codecs import Dual, Group
+from actzip.codecs.base import Codec
+from actzip.methods.base import Role, Site, Stateless
+
+_RELU = ("zero", "mask")
+
+#: Nodes that make or read maps (N, C, …): the channels are the second dimension.
+_MAPS = ("Conv", "BatchNorm", "GroupNorm", "Pool", "PixelShuffle", "Upsample")
+#: Nodes that make or read (N, …, C): the channels come last.
+_LAST = ("LayerNorm", "RmsNorm", "Addmm", "MmBackward", "Linear", "Embedding")
+#: Nodes that read (N, heads, T, C).
+_HEADS = ("Attention",)
+#: Nodes that normalise each row of channels by itself.
+_ROWS = ("LayerNorm", "RmsNorm")
+#: Nodes of whose operands no dimension is known to be a place or a time.
+_UNKNOWN = ("Bmm", "Matmul", "Softmax", "Rnn", "Lstm", "Gru", "ConvTbc")
+
+
+@dataclass(frozen=True)
+class Division(Stateless):
+    """Maps are smooth: their low frequencies, kept well, carry the gradient (ICML 2023).
+
+        x = L + H,  L = average over blocks, in bfloat16,  H = x - L, in `bits` bits,
+        x̂ = L + Ĥ,  with the least value and the step of H for each map (sample and channel).
+
+    A fixed, cheap code: no statistics, nothing to adapt, the same bytes in every step.
+
+    - block: the side of a block, in pictures `block` × `block`, in volumes a cube. Along a
+      sequence, (N, C, L) or tokens (N, T, C), an average stands for `sequence_block` positions:
+      64, as in a picture, since one for every 8 costs two bits per element.
+    - A map or sequence with fewer than block² (`sequence_block`) positions, a 2-D input of a
+      linear layer, and an operand without places go to the group code: there, averages and a
+      range for each channel cost more than the finer step saves.
+    - relu: how zeros that a ReLU made survive. "zero" (default): code 0 means zero, the mask
+      costs nothing. "mask": the plain code, and the mask in one bit beside it, applied after
+      decoding. At equal bytes "zero" has a quarter of the squared error.
+    - norm: bits of the input of a normalisation. Its error enters the gradient divided by the
+      number of elements it averages over, so 2 bits will do. A LayerNorm's input has groups that
+      end with its rows: a row of small values (a class token) beside large ones would be lost in
+      a step that is common to all tokens, and what it is normalised to would explode.
+    - nonlinear: bits of what else enters through a curve: GELU and its like, q and k of an
+      attention, softmax, gates. Error there bends the gradient and does not average out: 4.
+    - align="original", rounding="stochastic": the published code. Floor blocks from the top left
+      are stretched over the map; there is no lower limit on its size.
+    """
+
+    block: int = 8
+    bits: int = 2
+    align: str = "ceil"
+    rounding: str = "dither"
+    relu: str = "zero"
+    norm: int = 2
+    nonlinear: int = 4
+    sequence_block: int = 64
+    group_size: int = 256
+
+    def __post_init__(self) -> None:
+        if self.relu not in _RELU:
+            raise ValueError(f"Division(relu=…) is one of {', '.join(_RELU)}, got {self.relu!r}")
+        for name in ("bits", "norm", "nonlinear"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or not 1 <= value <= 8:
+                raise ValueError(f"Division({name}=…) is 1 to 8 bits, got {value!r}")
+        for name in ("block", "sequence_block", "group_size"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"Division({name}=…) is at least 1, got {value!r}")
+        Dual(self.block, self.bits, self.align, self.rounding)  # says what is wrong with these
+
+    def codec(self, site: Site, tensor: Tensor) -> Codec | None:
+        bits = self._bits(site)
+        zero = site.relu and self.relu == "zero"
+        axes = places(site.node, tensor)
+        if _is(site.node, _ROWS) and tensor.dim() - 1 not in axes:
+            size = _within(tensor.shape[-1], self.group_size)
+            return Group(bits, size, self.rounding, zero)
+        if not self._is_map([tensor.shape[axis] for axis in axes]):
+            return Group(bits, self.group_size, self.rounding, zero)
+        block = self.block if len(axes) > 1 else self.sequence_block
+        usual = axes == tuple(range(2, tensor.dim()))
+        return Dual(block, bits, self.align, self.rounding, zero, None if usual else axes)
+
+    def _bits(self, site: Site) -> int:
+        if site.role is Role.LINEAR:
+            return self.bits
+        return self.norm if "Norm" in site.node else self.nonlinear
+
+    def _is_map(self, sizes: list[int]) -> bool:
+        if self.align == "original":
+            return len(sizes) > 1
+        if len(sizes) > 1:
+            return torch.Size(sizes).numel() >= self.block**2
+        return bool(sizes) and sizes[0] >= self.sequence_block
+
+
+def places(node: str, tensor: Tensor) -> tuple[int, ...]:
+    """The dimensions of a tensor that are places or times; empty when it has none.
+
+    Who made the tensor knows best; one without a history is what its reader says.
+    """
+    if not 3 <= tensor.dim() <= 5:
+        return ()
+    maker = "" if tensor.grad_fn is None else tensor.grad_fn.name()
+    for name in (maker, node):
+        if _is(name, _UNKNOWN):
+            return ()
+        if _is(name, _HEADS):
+            return (tensor.dim() - 2,)
+        if _is(name, _MAPS):
+            return tuple(range(2, tensor.dim()))
+        if _is(name, _LAST):
+            return tuple(range(1, tensor.dim() - 1))
+    # neither says: three dimensions are tokens (N, T, C), more are maps (N, C, …)
+    return (1,) if tensor.dim() == 3 else tuple(range(2, tensor.dim()))
+
+
+def _within(row: int, most: int) -> int:
+    """The largest group of at most `most` that rows are a multiple of; `most` if it is tiny."""
+    size = max(g for g in range(1, max(1, min(row, most)) + 1) if row % g == 0)
+    return size if size >= min(32, row) else most
+
+
+def _is(name: str, kinds: tuple[str, ...]) -> bool:
+    return any(kind in name for kind in kinds)

@@ -1,0 +1,162 @@
+"""A method under guard: when training leaves its band its codes get finer, and it goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from actzip.codecs import Bounded, Dual, FixedPoint, Group
+from actzip.codecs.base import Codec
+from actzip.control.guard import Guard
+from actzip.control.reading import Reading
+from actzip.control.statistics import Statistics
+from actzip.control.travel import travels
+from actzip.methods.base import Method, Policy, Site
+from actzip.methods.by_error import is_look
+
+_SAMPLE = 1 << 20  #: elements that a code's variance is taken from
+
+
+@dataclass(frozen=True)
+class Guarded(Method):
+    """Another method, watched.
+
+    limit     highest expected ‖Δg‖²/‖g‖² before codes get finer
+    interval  steps between two looks at the gradients; more often during the first ones
+    """
+
+    method: Method
+    limit: float = 1.0
+    interval: int = 100
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.method, Method):
+            raise ValueError(f"Guarded(method=…) is a method object, got {self.method!r}")
+        if not 0 < self.limit < math.inf:
+            raise ValueError(f"Guarded(limit=…) is a finite number above 0, got {self.limit!r}")
+        if isinstance(self.interval, bool) or not isinstance(self.interval, int):
+            raise ValueError(f"Guarded(interval=…) is a whole number, got {self.interval!r}")
+        if self.interval < 1:
+            raise ValueError(f"Guarded(interval=…) is at least 1 step, got {self.interval!r}")
+
+    def start(self, optimizer: torch.optim.Optimizer | None) -> Policy:
+        return _Policy(self, self.method.start(optimizer))
+
+
+class _Policy(Policy):
+    def __init__(self, method: Guarded, inner: Policy):
+        self._interval = method.interval
+        self._inner = inner
+        self._guard = Guard(method.limit)
+        self._variances: dict[str, float] = {}  # of the codes of the pass that is looked at
+        self._looking = False
+        self._step = 0
+        self._said: list[str] = []
+        self.history, self.slice_bytes = inner.history, inner.slice_bytes
+
+    def codec(self, site: Site, tensor: Tensor) -> Codec | None:
+        picked = self._inner.codec(site, tensor)
+        if picked is None:
+            return None
+        code = finer(picked, self._guard.level)
+        if self._looking:
+            self._variances[site.name] = variance(code, tensor)
+        return code
+
+    def reason(self, site: Site) -> str:
+        return self._inner.reason(site)
+
+    def begin(self, step: int, statistics: Statistics) -> bool:
+        if self._looking:
+            self._judge(statistics)
+        asked = self._inner.begin(step, statistics)
+        self._step = step
+        self._looking = asked or is_look(step, self._interval)
+        self._variances = {}
+        return self._looking
+
+    def watch(self, loss: float) -> None:
+        self._say(lambda guard: guard.loss(loss))
+
+    def _judge(self, statistics: Statistics) -> None:
+        newest = {s: r for s in self._variances if (r := statistics.of(s)) is not None}
+        signal = sum(float(r.parameter_signal) for r in newest.values())
+        if not newest or self._step != statistics.newest or not signal > 0:
+            return
+        ordered = {s: newest[s] for s in statistics.sites if s in newest}
+        error = expected(ordered, self._variances)
+        self._say(lambda guard: guard.error(error / signal))
+        self._say(lambda guard: guard.gradients(signal))
+
+    def _say(self, ask: Callable[[Guard], str | None]) -> None:
+        before = self._guard.level
+        why = ask(self._guard)
+        if why is not None and self._guard.level > before:
+            factor = 2 ** (self._guard.level - before)
+            self._said.append(
+                f"step {self._step}: {why}; from now on errors are {factor} times smaller "
+                f"(level {self._guard.level})"
+            )
+
+    def messages(self) -> list[str]:
+        said, self._said = self._said, []
+        return said
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "inner": self._inner.state_dict(),
+            "guard": self._guard.state_dict(),
+            "variances": dict(self._variances),
+            "looking": self._looking,
+            "step": self._step,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._inner.load_state_dict(state["inner"])
+        self._guard.load_state_dict(state["guard"])
+        self._variances, self._looking = dict(state["variances"]), state["looking"]
+        self._step = state["step"]
+
+
+def finer(codec: Codec, level: int) -> Codec:
+    """The same codec with errors 2^level times smaller, as far as its format goes."""
+    if level == 0:
+        return codec
+    if isinstance(codec, Bounded):
+        errors = codec.error if isinstance(codec.error, tuple) else (codec.error,)
+        less = tuple(e / 2**level for e in errors)
+        return dataclasses.replace(codec, error=less if isinstance(codec.error, tuple) else less[0])
+    if isinstance(codec, Dual):
+        return dataclasses.replace(codec, bits=min(8, codec.bits + level))
+    if isinstance(codec, (Group, FixedPoint)):
+        most = 16 if isinstance(codec, FixedPoint) else 8
+        given = codec.bits if isinstance(codec.bits, tuple) else (codec.bits,)
+        more = tuple(min(most, b + level) for b in given)
+        return dataclasses.replace(codec, bits=more if isinstance(codec.bits, tuple) else more[0])
+    return codec
+
+
+def variance(codec: Codec, tensor: Tensor) -> float:
+    """Mean error variance of a code on this tensor, from its first samples; 0 if unknown."""
+    rows = tensor.shape[0] if tensor.dim() > 0 else 1
+    some = max(1, min(rows, _SAMPLE * rows // max(1, tensor.numel())))
+    part = tensor.detach()[:some] if tensor.dim() > 0 else tensor.detach()
+    found = codec.part(0, some).variance(part)
+    return 0.0 if found is None or not math.isfinite(found) else found
+
+
+def expected(readings: dict[str, Reading], variances: dict[str, float]) -> float:
+    """E‖Δg‖² of all parameters for codes of these variances at sites in the order of forward."""
+    total = 0.0
+    for site, travel in travels(readings).items():
+        r = readings[site]
+        weight = float(r.parameter.sum()) + travel * float(r.input.sum())
+        # a variance is a mean over all elements, the weights are of those that are not zero
+        total += variances[site] * weight / max(1 - float(r.zeros), 1e-6)
+    return total
