@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,43 +17,65 @@ from typer.testing import CliRunner
 
 import actzip
 from actzip import cli
-from actzip.tasks.classify import Config, Cost, Result
+from actzip.commands import train
+from actzip.commands.progress import figures
+from actzip.commands.table import table
+from actzip.tasks.catalogue import TASKS
+from actzip.tasks.config import make
+from actzip.tasks.cost import Cost
+from actzip.tasks.engine import Progress, Result
 
 runner = CliRunner()
+TINY = ["--model", "resnet8", "--epochs", "1", "--batch", "64", "--threads", "1", "--side", "8"]
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    done = runner.invoke(cli.app, list(arguments), env={"COLUMNS": "200"})
+    return done.exit_code, done.output
 
 
 def test_version_is_printed() -> None:
-    done = runner.invoke(cli.app, ["--version"])
-    assert done.exit_code == 0
-    assert done.output == f"actzip {actzip.__version__}\n"
+    assert invoke("--version") == (0, f"actzip {actzip.__version__}\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--method", "zip"], "allowed are plain, lossless"),
+        (["--method", "zip"], "allowed are plain, checkpoint, bf16, lossless"),
+        (["--task", "paint"], "allowed are classify, detect, segment, text, lm"),
         (["--model", "alexnet"], "allowed are resnet8"),
         (["--epochs", "0"], "epochs"),
         (["--batch", "5000"], "1437"),
+        (["--data", "nowhere"], "nowhere"),
+        (["--method", "lossless", "--bits", "2"], "'lossless' has no option bits"),
+        (["--method", "lossless:bits"], "name=value, got 'bits'"),
+        (["--option", "bits=2"], "with several write actnn:bits=2"),
+        (["--size", "depth=2"], "allowed are width"),
+        (["--resume", "nowhere"], "no checkpoint at nowhere"),
+        (["--checkpoint", "x.pt"], "--checkpoint is for one method"),
     ],
 )
 def test_a_wrong_option_ends_before_training_and_says_what_is_allowed(
-    arguments: list[str], message: str
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = runner.invoke(cli.app, ["train", *arguments], env={"COLUMNS": "200"})
-    assert done.exit_code == 2
-    assert message in done.output
+    monkeypatch.chdir(tmp_path)
+    code, output = invoke("train", *arguments)
+    assert code == 2
+    assert message in re.sub(r"[\s│]+", " ", output)
+    assert list(tmp_path.iterdir()) == []
 
 
 def result(method: str, seconds: float, stored: int) -> Result:
-    cost = Cost(8 << 20, stored, (8 << 20) / stored, 9 << 20)
-    return Result(Config(method), 0.975, 0.125, seconds, cost, 10 << 20)
+    cost = Cost(8 << 20, stored, stored, 9 << 20)
+    tests = [{"epoch": 1, "top1": 0.975}]
+    config = make(method=method)
+    return Result(config, {"top1": 0.975}, tests, [0.125], seconds, 60.0, cost, 10 << 20)
 
 
 def shown(results: list[Result]) -> str:
     console = Console(width=120)
     with console.capture() as captured:
-        console.print(cli.table(results))
+        console.print(table(results))
     return captured.get()
 
 
@@ -60,7 +87,7 @@ def cells(text: str, row: str) -> list[str]:
 def test_the_table_sets_methods_side_by_side() -> None:
     text = shown([result("plain", 0.1, 8 << 20), result("lossless", 0.125, 2 << 20)])
     assert cells(text, "resnet20, batch 64") == ["plain", "lossless"]
-    assert cells(text, "test accuracy") == ["97.50%", "97.50%"]
+    assert cells(text, "test ") == ["top1 97.5%", "top1 97.5%"]
     assert cells(text, "step time") == ["100 ms", "125 ms (1.25×)"]
     assert cells(text, "saved ") == ["8.00 MiB", "2.00 MiB"]
     assert cells(text, "saved, ratio") == ["1.00×", "4.00×"]
@@ -73,32 +100,97 @@ def test_without_a_plain_run_step_times_stand_alone() -> None:
     assert cells(text, "step time") == ["125 ms"]
 
 
+def test_the_bar_shows_what_is_known() -> None:
+    at = Progress(3, 9, 1, 0.5, {}, 0.25, None, None)
+    assert figures(at, TASKS["classify"]) == "loss 0.500 · 250 ms"
+    at = Progress(3, 9, 1, 0.5, {"perplexity": 7.125}, 0.25, 3 << 20, 1 << 30)
+    text = "loss 0.500 · perplexity 7.12 · 250 ms · saved 3.00 MiB · resident 1.00 GiB"
+    assert figures(at, TASKS["lm"]) == text
+
+
 def test_train_runs_every_method_and_lossless_ends_as_plain_does(tmp_path: Path) -> None:
-    out = tmp_path / "train.json"
-    tiny = ["--model", "resnet8", "--epochs", "1", "--batch", "512", "--threads", "1"]
-    done = runner.invoke(cli.app, ["train", *tiny, "--out", str(out)], env={"COLUMNS": "120"})
-    assert done.exit_code == 0, done.output
-    plain, lossless, fixed = cells(done.output, "last loss")
+    out = tmp_path / "run"
+    code, output = invoke("train", *TINY, "--out", str(out))
+    assert code == 0, output
+    plain, lossless, fixed = cells(output, "last loss")
     assert plain == lossless
     assert abs(float(fixed) - float(plain)) < 0.5
-    plain, lossless, _ = cells(done.output, "test accuracy")
+    plain, lossless, _ = cells(output, "test ")
     assert plain == lossless
-    saved = json.loads(out.read_text())["results"]
+    saved = json.loads((out / "results.json").read_text())["results"]
     assert [run["config"]["method"] for run in saved] == ["plain", "lossless", "fixed"]
-    assert saved[2]["cost"]["ratio"] > 8
+    assert saved[2]["cost"]["ratio"] > 4
+    assert (out / "fixed" / "metrics.jsonl").read_text().count("loss") == 22
 
 
-def test_an_out_file_that_cannot_be_written_fails_before_training(tmp_path: Path) -> None:
-    done = runner.invoke(cli.app, ["train", "--out", str(tmp_path / "no" / "x.json")])
-    assert done.exit_code == 2
-    assert "there is no folder" in done.output
+def test_one_method_writes_its_folder_and_resumes_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, output = invoke("train", *TINY, "--method", "lossless")
+    assert code == 0, output
+    folder = tmp_path / "runs" / "classify-resnet8-lossless"
+    assert {path.name for path in folder.iterdir()} == {
+        "checkpoint.pt",
+        "metrics.jsonl",
+        "result.json",
+    }
+    before = json.loads((folder / "result.json").read_text())
+    code, output = invoke("train", "--resume", str(folder), "--batch", "64")
+    assert code == 0, output
+    after = json.loads((folder / "result.json").read_text())
+    assert after["losses"] == before["losses"]
+    code, output = invoke("train", "--resume", str(folder), "--batch", "32")
+    assert code == 2
+    assert "has batch=64, asked was 32" in re.sub(r"[\s│]+", " ", output)
 
 
-def test_a_run_that_fails_says_which_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_run_gets_a_folder_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a-2").mkdir()
+    assert train._free(tmp_path / "a") == tmp_path / "a-3"
+    assert train._free(tmp_path / "b") == tmp_path / "b"
+
+
+def test_a_folder_with_a_run_in_it_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text("")
+    code, output = invoke("train", "--out", str(tmp_path))
+    assert code == 2
+    assert "is there already" in output
+
+
+def test_a_run_that_fails_says_which_and_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def broken(*args: object, **kwargs: object) -> None:
         raise RuntimeError("exit code -9")
 
-    monkeypatch.setattr(cli, "call_fresh", broken)
-    done = runner.invoke(cli.app, ["train"])
-    assert done.exit_code == 1
-    assert "the plain run failed: exit code -9" in done.output
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train, "call_fresh", broken)
+    code, output = invoke("train", "--side", "8")
+    assert code == 1
+    assert "the plain run failed: exit code -9" in output
+
+
+def test_ctrl_c_leaves_a_checkpoint_that_ends_as_an_undisturbed_run(tmp_path: Path) -> None:
+    """The real command in a real process, stopped by a real signal."""
+    arguments = ["--model", "resnet8", "--epochs", "2", "--batch", "64", "--threads", "1"]
+    arguments += ["--side", "16", "--method", "fixed"]
+    command = [sys.executable, "-c", "from actzip.cli import main; main()", "train"]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run([*command, *arguments, "--out", str(whole)], check=True, capture_output=True)
+    with subprocess.Popen(
+        [*command, *arguments, "--out", str(cut)], stdout=subprocess.PIPE, text=True
+    ) as child:
+        metrics = cut / "metrics.jsonl"
+        while child.poll() is None and not (metrics.exists() and metrics.stat().st_size > 500):
+            time.sleep(0.01)
+        os.kill(child.pid, signal.SIGINT)
+        output, _ = child.communicate(timeout=120)
+    assert child.returncode == 130, output
+    assert f"actzip train --resume {cut}" in output.replace("\n", "")
+    assert not (cut / "result.json").exists()
+    subprocess.run([*command, "--resume", str(cut)], check=True, capture_output=True)
+    one, two = (json.loads((each / "result.json").read_text()) for each in (whole, cut))
+    assert one["losses"] == two["losses"]
+    assert one["tests"] == two["tests"]

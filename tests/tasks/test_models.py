@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from actzip.tasks.models.decoder import Decoder
 from actzip.tasks.models.densenet import DenseNet, densenet121
+from actzip.tasks.models.detector import Detector, places
 from actzip.tasks.models.encoder import Encoder
 from actzip.tasks.models.gan import Discriminator, Generator
 from actzip.tasks.models.lstm import GRUClassifier, LSTMClassifier
@@ -62,6 +63,11 @@ TINY: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor], tuple[int, 
     "vgg": (lambda: VGG(((8,), (8, 8)), 5, hidden=16, pooled=2), images, (3, 5)),
     "vgg_bn": (lambda: VGG(((8,), (8,)), 5, norm=True, hidden=16, pooled=2), images, (3, 5)),
     "densenet": (lambda: DenseNet((2, 2), growth=4, stem=8, classes=5), images, (3, 5)),
+    "densenet_small": (
+        lambda: DenseNet((2, 2), growth=4, stem=8, classes=5, small=True),
+        images,
+        (3, 5),
+    ),
     "unet": (lambda: UNet(classes=5, width=4, levels=2), images, (3, 5, 32, 32)),
     "vit": (
         lambda: ViT(32, 8, width=16, depth=2, heads=2, classes=5, dropout=0.1),
@@ -110,14 +116,61 @@ def test_decoder_head_and_embedding_are_one_parameter() -> None:
     assert model.head.weight is model.tokens.weight
 
 
-def test_encoder_ignores_padding() -> None:
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Encoder(50, 16, width=16, depth=2, heads=2),
+        lambda: Encoder(50, 16, width=16, depth=2, heads=2, first=True),
+        lambda: LSTMClassifier(50, width=16, depth=2),
+        lambda: GRUClassifier(50, width=16),
+    ],
+)
+def test_text_models_ignore_padding(build: Callable[[], nn.Module]) -> None:
     torch.manual_seed(0)
-    model = Encoder(50, 16, width=16, depth=2, heads=2).eval()
+    model = build().eval()
     tokens = torch.randint(0, 50, (2, 10))
     keep = torch.arange(10).expand(2, 10) < 6
     other = tokens.masked_fill(~keep, 7)
     with torch.no_grad():
         torch.testing.assert_close(model(tokens, keep), model(other, keep))
+
+
+@pytest.mark.parametrize("side", [64, 50])
+def test_detector_speaks_of_every_place_and_in_their_order(side: int) -> None:
+    torch.manual_seed(0)
+    model = Detector(3, width=8, depth=1, pyramid=16, tower=1)
+    x = torch.randn(2, 3, side, side)
+    said = model(x)
+    where = places(side, side)
+    count = len(where.points)
+    assert count == sum((-(-side // stride)) ** 2 for stride in (4, 8, 16))
+    assert said.logits.shape == (2, count, 3)
+    assert said.distances.shape == (2, count, 4)
+    assert said.centerness.shape == (2, count)
+    assert (said.distances > 0).all()
+    assert said.logits.sigmoid().mean().item() == pytest.approx(0.01, rel=0.2)
+    # the gradient of a place's answer to the picture is centred near the place; convolutions
+    # of stride 2 look a little to the top left
+    x.requires_grad_()
+    wanted = torch.tensor([0.3, 0.7]) * side
+    index = int(((where.points - wanted).abs().sum(1) + 100 * (where.strides != 4)).argmin())
+    model(x).logits[0, index].sum().backward()
+    assert x.grad is not None
+    power = x.grad[0].square().sum(0)
+    grid = torch.arange(side) + 0.5
+    middle = torch.stack([(power.sum(0) * grid).sum(), (power.sum(1) * grid).sum()]) / power.sum()
+    place = where.points[index]
+    assert (middle - place).norm() < 0.5 * (middle - place.flip(0)).norm()
+
+
+def test_detector_has_a_gradient_for_every_parameter() -> None:
+    torch.manual_seed(0)
+    model = Detector(3, width=8, depth=1, pyramid=16, tower=1).train()
+    said = model(torch.randn(2, 3, 32, 32))
+    sum((each * torch.randn_like(each)).sum() for each in said).backward()
+    for path, parameter in model.named_parameters():
+        assert parameter.grad is not None, path
+        assert parameter.grad.isfinite().all(), path
 
 
 def test_a_small_resnet_learns_two_samples() -> None:
@@ -139,6 +192,7 @@ def test_a_small_resnet_learns_two_samples() -> None:
     ("build", "message"),
     [
         (lambda: cifar_resnet(9), "6n \\+ 2"),
+        (lambda: Detector(2, pyramid=20), "8 groups, got 20"),
         (lambda: ViT(image=30, patch=16), "tile the image"),
         (lambda: Generator(image=20), "side of 8, 16"),
         (lambda: UNet(width=2, levels=2)(torch.zeros(1, 3, 30, 32)), "multiples of 4"),

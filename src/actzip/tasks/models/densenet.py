@@ -40,7 +40,10 @@ def transition(inputs: int, outputs: int) -> nn.Sequential:
 
 
 class DenseNet(nn.Module):
-    """A stem, dense blocks with transitions between them, a classifier."""
+    """A stem, dense blocks with transitions between them, a classifier.
+
+    `small` is the CIFAR form: the stem keeps the size of the picture.
+    """
 
     def __init__(
         self,
@@ -49,14 +52,18 @@ class DenseNet(nn.Module):
         stem: int = 64,
         classes: int = 1000,
         channels: int = 3,
+        *,
+        small: bool = False,
     ) -> None:
         super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv2d(channels, stem, 7, 2, padding=3, bias=False),
-            nn.BatchNorm2d(stem),
-            nn.ReLU(inplace=True),
-            nn.MaxPool2d(3, 2, padding=1),
-        )
+        self.stem = nn.Sequential(nn.Conv2d(channels, stem, 3, padding=1, bias=False))
+        if not small:
+            self.stem = nn.Sequential(
+                nn.Conv2d(channels, stem, 7, 2, padding=3, bias=False),
+                nn.BatchNorm2d(stem),
+                nn.ReLU(inplace=True),
+                nn.MaxPool2d(3, 2, padding=1),
+            )
         width = stem
         self.blocks = nn.Sequential()
         for index, depth in enumerate(depths):

@@ -53,6 +53,7 @@ class Encoder(nn.Module):
     """Token ids (batch, length) to class logits, read from the first token.
 
     `keep`, a bool tensor like the ids, is False at padding, which no token then attends to.
+    `first` puts a learned token before the text, for ids that do not begin with BERT's [CLS].
     """
 
     def __init__(
@@ -64,10 +65,13 @@ class Encoder(nn.Module):
         heads: int = 12,
         classes: int = 2,
         dropout: float = 0.1,
+        *,
+        first: bool = False,
     ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
-        self.positions = nn.Embedding(length, width)
+        self.positions = nn.Embedding(length + first, width)
+        self.first = nn.Parameter(torch.randn(1, 1, width)) if first else None
         self.norm = nn.LayerNorm(width, eps=1e-12)
         self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(Layer(width, heads, dropout) for _ in range(depth))
@@ -75,8 +79,12 @@ class Encoder(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, ids: Tensor, keep: Tensor | None = None) -> Tensor:
-        positions = torch.arange(ids.shape[1], device=ids.device)
-        x = self.dropout(self.norm(self.tokens(ids) + self.positions(positions)))
+        x = self.tokens(ids)
+        if self.first is not None:
+            x = torch.cat([self.first.expand(len(x), -1, -1), x], dim=1)
+            keep = None if keep is None else F.pad(keep, (1, 0), value=True)
+        positions = torch.arange(x.shape[1], device=ids.device)
+        x = self.dropout(self.norm(x + self.positions(positions)))
         mask = None if keep is None else keep[:, None, None, :]
         for layer in self.layers:
             x = layer(x, mask)

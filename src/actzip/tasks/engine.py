@@ -1,0 +1,268 @@
+"""The training loop: epochs of seeded batches, a test after each, a checkpoint to go on from."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from actzip.memory.measure import reset_resident_peak, resident
+from actzip.tasks import data as sources
+from actzip.tasks.config import Config
+from actzip.tasks.cost import Cost, cost
+from actzip.tasks.interrupt import Interrupt
+from actzip.tasks.journal import Journal, read_checkpoint
+from actzip.tasks.task import Batch
+from actzip.tasks.trainer import Part, Trainer
+
+_WARMUP = 2  #: steps that are not timed: oneDNN builds its kernels in them
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is; sent after every step and after every test."""
+
+    step: int
+    steps: int
+    epoch: int  #: of the epochs, the first is 1
+    loss: float
+    metrics: dict[str, float]  #: of the last test; empty before the first
+    step_seconds: float
+    stored_bytes: int | None  #: kept for backward in this step; None where no session counts it
+    resident: int | None  #: bytes of the process now; None without /proc
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run reached and what it cost."""
+
+    config: Config
+    metrics: dict[str, float]  #: on the test set, at the end
+    tests: list[dict[str, float]]  #: the same after each tested epoch, with its number, "epoch"
+    losses: list[float]  #: of every step
+    step_seconds: float  #: median over all steps but the first ones; fetching data left out
+    seconds: float  #: all steps and tests, fetching included
+    cost: Cost
+    resident_peak: int | None  #: growth of the process from the first step on; None without /proc
+
+    @property
+    def metric(self) -> float:
+        """The task's main figure."""
+        return self.metrics[self.config.kind.metric]
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        values = asdict(self)
+        values["metric"] = self.metric
+        values["cost"]["ratio"] = self.cost.ratio
+        return values
+
+
+@dataclass
+class History:
+    """What happened so far; part of the checkpoint."""
+
+    epoch: int = 0  #: finished epochs
+    done: int = 0  #: steps of the present epoch that are finished
+    order: list[int] = field(default_factory=list)  #: of the present epoch; empty before it
+    tests: list[dict[str, float]] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    step_seconds: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def run(
+    config: Config,
+    out: Path | None = None,
+    checkpoint: Path | None = None,
+    resume: Path | None = None,
+    notify: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Train as `config` says; peaks are true only in a fresh process.
+
+    out         a folder for metrics.jsonl, checkpoint.pt and result.json
+    checkpoint  another place for the checkpoint, written after each epoch and on Ctrl-C
+    resume      a checkpoint, or the folder of a run, to go on from, bit for bit
+    """
+    loop = Loop(config, load(config), Journal(out, checkpoint), notify)
+    if resume is not None:
+        loop.load_state_dict(read_checkpoint(resume))
+    return loop.run()
+
+
+def load(config: Config) -> sources.Data:
+    """The data of a run. The split does not depend on the run's seed: runs stay comparable."""
+    return sources.load(
+        config.data, config.task, side=config.side, length=config.length, limit=config.limit
+    )
+
+
+class Loop:
+    """One run from its first or its resumed step to its result."""
+
+    def __init__(
+        self,
+        config: Config,
+        data: sources.Data,
+        journal: Journal,
+        notify: Callable[[Progress], None] | None = None,
+    ) -> None:
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        self.per_epoch = len(data.train) // config.batch
+        if self.per_epoch < 1:
+            raise ValueError(
+                f"a batch of {config.batch} is more than the {len(data.train)} training examples "
+                f"of {data.name}; choose a smaller batch"
+            )
+        self.config, self.data, self.journal, self.notify = config, data, journal, notify
+        self.steps = config.epochs * self.per_epoch
+        self.trainer = self._trainer(config.method)
+        self.history = History()
+        self.interrupt = Interrupt()
+        self.shuffling = torch.Generator().manual_seed(2 * config.seed)
+        self.augmenting = torch.Generator().manual_seed(2 * config.seed + 1)
+
+    def _trainer(self, method: str) -> Trainer:
+        options = self.config.options if method == self.config.method else {}
+        return Trainer(replace(self.config, method=method, options=options), self.data, self.steps)
+
+    def run(self) -> Result:
+        self.journal.start(len(self.history.losses))
+        low = reset_resident_peak()
+        began = time.perf_counter() - self.history.seconds
+        try:
+            with self.interrupt:
+                while self.history.epoch < self.config.epochs:
+                    self._epoch()
+                    self.history.seconds = time.perf_counter() - began
+                    self.journal.save(self.state_dict())
+        except KeyboardInterrupt:
+            self.history.seconds = time.perf_counter() - began
+            if self.interrupt.asked:  # else the step was cut in the middle: nothing to save
+                self.journal.save(self.state_dict())
+            raise
+        finally:
+            high = resident("VmHWM")
+            self.trainer.close()
+        return self._result(None if low is None or high is None else max(0, high - low))
+
+    def _epoch(self) -> None:
+        """The rest of the present epoch, and its test."""
+        history, config = self.history, self.config
+        if not history.order:
+            count = len(self.data.train)
+            history.order = torch.randperm(count, generator=self.shuffling).tolist()
+        self.trainer.model.train()
+        while history.done < self.per_epoch:
+            start = history.done * config.batch
+            self._step(torch.tensor(history.order[start : start + config.batch]))
+            self.interrupt.check()
+        epoch = history.epoch + 1
+        if epoch % config.test_every == 0 or epoch == config.epochs:
+            metrics = self._test()
+            history.tests.append({"epoch": epoch, **metrics})
+            self.journal.line(step=len(history.losses), epoch=epoch, test=metrics)
+        history.epoch, history.done, history.order = epoch, 0, []
+
+    def _step(self, indices: Tensor) -> None:
+        history, trainer = self.history, self.trainer
+        rate = trainer.rate
+        parts = [
+            self._part(each, self.augmenting) for each in indices.chunk(self.config.accumulate)
+        ]
+        began = time.perf_counter()
+        loss = trainer.step(parts)
+        seconds = time.perf_counter() - began
+        history.done += 1
+        history.losses.append(loss)
+        history.step_seconds.append(seconds)
+        stored = None if trainer.session is None else trainer.session.stats().stored_bytes
+        at = Progress(
+            step=len(history.losses),
+            steps=self.steps,
+            epoch=history.epoch + 1,
+            loss=loss,
+            metrics=history.tests[-1] if history.tests else {},
+            step_seconds=seconds,
+            stored_bytes=stored,
+            resident=resident("VmRSS"),
+        )
+        self.journal.line(
+            step=at.step,
+            epoch=at.epoch,
+            loss=loss,
+            rate=rate,
+            seconds=seconds,
+            stored_bytes=stored,
+            resident=at.resident,
+        )
+        if self.notify is not None:
+            self.notify(at)
+
+    def _part(self, indices: Tensor, rng: torch.Generator | None = None) -> Part:
+        inputs, targets = self.data.train.batch(indices, rng)
+        return Part(indices, self._laid_out(inputs), targets)
+
+    def _laid_out(self, inputs: Tensor) -> Tensor:
+        if self.config.channels_last and inputs.dim() == 4:
+            return inputs.contiguous(memory_format=torch.channels_last)
+        return inputs
+
+    def _test(self) -> dict[str, float]:
+        model = self.trainer.model.eval()
+        with torch.no_grad(), self.trainer.precision():
+            found = self.config.kind.evaluate(model, self._tests(), len(self.data.classes))
+        model.train()
+        return found
+
+    def _tests(self) -> Iterator[Batch]:
+        for indices in torch.arange(len(self.data.test)).split(self.config.batch):
+            self.interrupt.check()
+            inputs, targets = self.data.test.batch(indices)
+            yield self._laid_out(inputs), targets
+
+    def _result(self, resident_peak: int | None) -> Result:
+        history = self.history
+        size = self.config.batch // self.config.accumulate
+        result = Result(
+            config=self.config,
+            metrics={k: v for k, v in history.tests[-1].items() if k != "epoch"},
+            tests=history.tests,
+            losses=history.losses,
+            step_seconds=statistics.median(history.step_seconds[_WARMUP:] or history.step_seconds),
+            seconds=history.seconds,
+            cost=cost(
+                self._trainer,
+                self.config.method,
+                self._part(torch.arange(size)),
+                self.trainer.state_dict(),
+            ),
+            resident_peak=resident_peak,
+        )
+        self.journal.result(result.plain())
+        return result
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "config": self.config.plain(),
+            "trainer": self.trainer.state_dict(),
+            "history": asdict(self.history),
+            "shuffling": self.shuffling.get_state(),
+            "augmenting": self.augmenting.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        saved = Config(**state["config"])
+        if saved != self.config:
+            raise ValueError(f"the checkpoint is of {saved}, this run is {self.config}")
+        self.trainer.load_state_dict(state["trainer"])
+        self.history = History(**state["history"])
+        self.shuffling.set_state(state["shuffling"])
+        self.augmenting.set_state(state["augmenting"])

@@ -1,0 +1,132 @@
+"""Model, optimizer, schedule and the way activations are kept: all that one step changes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import lr_scheduler
+
+import actzip
+from actzip.tasks.config import BASELINES, Config
+from actzip.tasks.recompute import recompute_blocks
+
+if TYPE_CHECKING:
+    from actzip.tasks.data import Data
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one backward pass gets: examples by their number in the training set."""
+
+    indices: Tensor
+    inputs: Tensor
+    targets: Any
+
+
+class Trainer:
+    """Steps a model as a config says; the same config and parts give the same weights."""
+
+    def __init__(self, config: Config, data: Data, steps: int) -> None:
+        torch.manual_seed(config.seed)
+        self.config = config
+        self.task = config.kind
+        self.model = self.task.build(config.model, data, config.sizes)
+        if config.channels_last:
+            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if config.method == "checkpoint":
+            recompute_blocks(self.model)
+        self.optimizer = optimizer(config, self.model)
+        self.schedule = schedule(config, self.optimizer, steps)
+        self.session = attach(config, self.model, self.optimizer)
+
+    def loss(self, part: Part) -> Tensor:
+        """The forward pass of one part."""
+        if self.session is not None and hasattr(self.session, "samples"):
+            self.session.samples(part.indices)
+        with self.precision():
+            return self.task.loss(self.model, part.inputs, part.targets)
+
+    def precision(self) -> contextlib.AbstractContextManager[object]:
+        if self.config.autocast:
+            return torch.autocast("cpu", torch.bfloat16)
+        return contextlib.nullcontext()
+
+    def step(self, parts: Iterable[Part]) -> float:
+        """One step of the optimizer over the mean loss of all parts; that loss."""
+        total = 0.0
+        for part in parts:
+            loss = self.loss(part) / self.config.accumulate
+            loss.backward()
+            total += loss.item()
+        self.advance()
+        self.schedule.step()
+        return total
+
+    def advance(self) -> None:
+        """One step of the optimizer with the gradients that are there."""
+        if self.config.clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    @property
+    def rate(self) -> float:
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def close(self) -> None:
+        if self.session is not None:
+            self.session.remove()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs to go on bit for bit."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "session": None if self.session is None else self.session.state_dict(),
+            "random": torch.get_rng_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+        if self.session is not None:
+            self.session.load_state_dict(state["session"])
+        torch.set_rng_state(state["random"])
+
+
+def attach(
+    config: Config, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> actzip.Session | None:
+    """The method's session; None for the ways to train that need none."""
+    if config.method in BASELINES:
+        return None
+    return actzip.compress(
+        model, method=config.method, optimizer=optimizer, seed=config.seed, **config.options
+    )
+
+
+def optimizer(config: Config, model: nn.Module) -> torch.optim.Optimizer:
+    parameters = model.parameters()
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(
+            parameters, config.rate, momentum=0.9, weight_decay=config.decay, nesterov=True
+        )
+    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    return kind(parameters, config.rate, weight_decay=config.decay)
+
+
+def schedule(
+    config: Config, optimizer: torch.optim.Optimizer, steps: int
+) -> lr_scheduler.LRScheduler:
+    if config.schedule == "onecycle":
+        return lr_scheduler.OneCycleLR(optimizer, config.rate, steps)
+    if config.schedule == "cosine":
+        return lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    return lr_scheduler.ConstantLR(optimizer, factor=1.0, total_iters=1)

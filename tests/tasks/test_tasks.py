@@ -1,0 +1,54 @@
+"""Every model that a task offers is built for its data and trains a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tiny_data import tiny
+
+from actzip.tasks.catalogue import TASKS
+
+#: sizes for pictures of 8×8 and for speed; the names are checked by the model itself
+SMALLER: dict[str, dict[str, Any]] = {
+    "resnet18": {"width": 8},
+    "resnet50": {"width": 8},
+    "vgg": {"width": 8, "stages": 3, "hidden": 16},
+    "densenet": {"growth": 4, "layers": 2},
+    "vit": {"patch": 2, "width": 16, "depth": 1, "heads": 2},
+    "fcos": {"width": 8, "depth": 1, "pyramid": 16, "tower": 1},
+    "unet": {"width": 8},
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "model"), [(name, model) for name, task in TASKS.items() for model in task.models]
+)
+def test_every_model_is_built_for_the_data_and_its_loss_has_gradients(
+    task: str, model: str
+) -> None:
+    torch.manual_seed(0)
+    kind, data = TASKS[task], tiny(task)
+    assert set(SMALLER.get(model, {})) <= set(kind.models[model].sizes)
+    made = kind.build(model, data, SMALLER.get(model, {})).train()
+    inputs, targets = data.train.batch(torch.arange(8))
+    loss = kind.loss(made, inputs, targets)
+    assert loss.dim() == 0
+    assert loss.isfinite()
+    loss.backward()
+    for path, parameter in made.named_parameters():
+        assert parameter.grad is not None, path
+        assert parameter.grad.isfinite().all(), path
+    made.eval()
+    with torch.no_grad():
+        found = kind.evaluate(made, [data.test.batch(torch.arange(8))], len(data.classes))
+    assert kind.metric in found
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_tasks_defaults_are_among_what_it_knows(task: str) -> None:
+    kind = TASKS[task]
+    assert kind.name == task
+    assert kind.model in kind.models
+    assert kind.better in ("higher", "lower")
