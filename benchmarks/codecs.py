@@ -1,18 +1,20 @@
 """Speed of every codec as a ratio to `y.copy_(x)`, and bits against noise.
 
-    python benchmarks/codecs.py                     # 64 Mi elements, best of 20
+    python benchmarks/codecs.py                     # 64 Mi elements, 5 allocations, best of 20
     python benchmarks/codecs.py --elements 4194304 --rounds 3    # does it run?
+    python benchmarks/codecs.py --only Group --rounds 5          # some rows; writes nothing
 
 Outputs are memory that has been touched before. Copy, encode and decode run in turns in one
-process, so that all three see the same machine. Prints a table and writes results/codecs.json and
-results/codecs.png (not when smaller than the default).
+process, so that all three see the same machine; all of it again in several fresh allocations. A
+row gives the median of their ratios, and the range. Prints a table and writes results/codecs.json
+and results/codecs.png (not when smaller than the default).
 """
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from actzip import kernels
 from actzip.codecs import BitMask, Bounded, Codec, Dual, Group, Index
 from actzip.kernels.native import library
 from parts import rates, rivals
-from parts.timing import in_turns
+from parts.timing import Timed, in_turns, spread
 
 RESULTS = Path(__file__).parent / "results"
 ELEMENTS = 1 << 26
@@ -75,8 +77,17 @@ def tensors(elements: int) -> dict[str, Tensor]:
     }
 
 
-def time_row(row: Row, x: Tensor, rounds: int) -> dict[str, Any]:
-    payload = row.codec.encode(x, seed=1)
+def time_row(row: Row, data: Tensor, rounds: int, allocations: int) -> dict[str, Any]:
+    runs, nbytes = [], 0
+    for _ in range(allocations):
+        timed, nbytes = time_once(row.codec, data.clone(), rounds)
+        runs.append(timed)
+    return report(row.name, data, runs, nbytes, row.target)
+
+
+def time_once(codec: Codec, x: Tensor, rounds: int) -> tuple[Timed, int]:
+    """Times in one allocation, and the bytes of the payload."""
+    payload = codec.encode(x, seed=1)
     buffer, out = payload.data.clone(), torch.zeros_like(x)
 
     def touched(nbytes: int, device: torch.device) -> Tensor:
@@ -84,28 +95,33 @@ def time_row(row: Row, x: Tensor, rounds: int) -> dict[str, Any]:
 
     timed = in_turns(
         x,
-        lambda: row.codec.encode(x, seed=1, allocate=touched),
-        lambda: row.codec.decode(payload, out=out),
+        lambda: codec.encode(x, seed=1, allocate=touched),
+        lambda: codec.decode(payload, out=out),
         rounds,
     )
-    return report(row.name, x, timed.ratios, timed.copy, payload.nbytes, row.target)
+    return timed, payload.nbytes
 
 
 def report(
     name: str,
     x: Tensor,
-    ratios: tuple[float, float],
-    copy: float,
+    runs: Sequence[Timed],
     nbytes: int,
     target: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
+    encode = spread(runs, lambda run: run.copy / run.encode)
+    decode = spread(runs, lambda run: run.copy / run.decode)
+    rate = x.numel() / 1e9
     return {
         "name": name,
         "dtype": str(x.dtype).removeprefix("torch."),
-        "encode": ratios[0],
-        "decode": ratios[1],
-        "encode_gelements": x.numel() * ratios[0] / copy / 1e9,
-        "decode_gelements": x.numel() * ratios[1] / copy / 1e9,
+        "encode": encode.median,
+        "decode": decode.median,
+        "encode_range": encode.range,
+        "decode_range": decode.range,
+        "encode_gelements": spread(runs, lambda run: rate / run.encode).median,
+        "decode_gelements": spread(runs, lambda run: rate / run.decode).median,
+        "copy_gelements": spread(runs, lambda run: rate / run.copy).median,
         "bits": 8 * nbytes / x.numel(),
         "target": target,
     }
@@ -123,12 +139,13 @@ def time_rivals(x: Tensor, rounds: int) -> Iterator[dict[str, Any]]:
         except Exception as error:  # foreign code: whatever it raises, the table goes on
             yield {"name": name, "missing": f"fails: {type(error).__name__}"}
             continue
-        yield report(name, x, timed.ratios, timed.copy, rival.nbytes)
+        yield report(name, x, [timed], rival.nbytes)
 
 
 def show(results: list[dict[str, Any]]) -> Table:
-    table = Table(title="speed; copy_ of the same tensor is 1")
-    for column in ("", "encode", "to reach", "decode", "to reach", "Gel/s in", "out", "bits"):
+    table = Table(title="speed; copy_ of the same tensor is 1: median (range) of the allocations")
+    columns = ("", "encode", "to reach", "decode", "to reach", "Gel/s in", "out", "copy", "bits")
+    for column in columns:
         table.add_column(column, justify="left" if not column else "right")
     for row in results:
         if "missing" in row:
@@ -137,28 +154,55 @@ def show(results: list[dict[str, Any]]) -> Table:
         target = row["target"] or ("", "")
         table.add_row(
             row["name"],
-            f"{row['encode']:.2f}",
+            ratio(row, "encode"),
             str(target[0]),
-            f"{row['decode']:.2f}",
+            ratio(row, "decode"),
             str(target[1]),
-            f"{row['encode_gelements']:.2f}",
-            f"{row['decode_gelements']:.2f}",
+            *(f"{row[key + '_gelements']:.2f}" for key in ("encode", "decode", "copy")),
             f"{row['bits']:.2f}",
         )
     return table
 
 
-def main(elements: int = ELEMENTS, rounds: int = 20, threads: int = 2) -> None:
+def ratio(row: dict[str, Any], way: str) -> str:
+    low, high = row[way + "_range"]
+    return f"{row[way]:.2f} ({low:.2f}–{high:.2f})"
+
+
+def main(
+    elements: int = ELEMENTS,
+    rounds: int = 20,
+    allocations: int = 5,
+    threads: int = 2,
+    only: str = "",
+) -> None:
     torch.set_num_threads(threads)
     data = tensors(elements)
-    results = [time_row(row, data[row.data], rounds) for row in rows(float(data["relu"].max()))]
-    # Rivals are 10 to 100 times slower: fewer elements and rounds say the same.
-    results += time_rivals(data["normal"][: elements // 16], min(rounds, 3))
-    console = Console(width=100)
+    results = [
+        time_row(row, data[row.data], rounds, allocations)
+        for row in rows(float(data["relu"].max()))
+        if only in row.name
+    ]
+    if not only:
+        # Rivals are 10 to 100 times slower: fewer elements and rounds say the same.
+        results += time_rivals(data["normal"][: elements // 16], min(rounds, 3))
+    console = Console(width=120)
     console.print(show(results))
-    points = rates.measure(min(elements, 1 << 22))
-    if elements < ELEMENTS:
+    if only:
         return
+    points = rates.measure(min(elements, 1 << 22))
+    if elements >= ELEMENTS:
+        save(results, points, elements, threads, allocations)
+        console.print(f"written to {RESULTS.name}/codecs.json and codecs.png")
+
+
+def save(
+    results: list[dict[str, Any]],
+    points: dict[str, list[tuple[float, float]]],
+    elements: int,
+    threads: int,
+    allocations: int,
+) -> None:
     RESULTS.mkdir(exist_ok=True)
     rates.draw(points, RESULTS / "codecs.png")
     facts = {
@@ -166,13 +210,13 @@ def main(elements: int = ELEMENTS, rounds: int = 20, threads: int = 2) -> None:
         "torch": torch.__version__,
         "threads": threads,
         "elements": elements,
+        "allocations": allocations,
         "backend": kernels.backend_name(),
         "instructions": ISA[library.isa_level()] if library.available() else None,
         "speed": results,
         "rate": points,
     }
     (RESULTS / "codecs.json").write_text(json.dumps(facts, indent=1) + "\n")
-    console.print(f"written to {RESULTS.name}/codecs.json and codecs.png")
 
 
 if __name__ == "__main__":

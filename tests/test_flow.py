@@ -20,6 +20,7 @@ ALLOWED = {
     "report": {"autograd", "methods", "memory"},
     "noise": set(),
     "api": {"noise", "report", "autograd", "methods", "control", "memory"},
+    "growth": {"api", "memory"},
     "testing": {"codecs", "kernels"},
     "tasks": {"api", "report", "methods", "memory", "codecs"},
     "commands": {"api", "report", "methods", "memory", "codecs", "tasks"},

@@ -4,6 +4,7 @@ from actzip import codecs, memory
 from actzip.api import ActzipWarning, Session, compress
 from actzip.autograd.ledger import Stats
 from actzip.autograd.slots import register as register_slot
+from actzip.growth import Growth, grow_batch
 from actzip.memory.measure import measure
 from actzip.methods import ACGC, ActNN, Comet, Division, Fixed, Lossless, Method
 
@@ -16,12 +17,14 @@ __all__ = [
     "Comet",
     "Division",
     "Fixed",
+    "Growth",
     "Lossless",
     "Method",
     "Session",
     "Stats",
     "codecs",
     "compress",
+    "grow_batch",
     "measure",
     "memory",
     "register_slot",

@@ -31,6 +31,7 @@ _WEIGHT = {
     "BaddbmmBackward0": 2,
     "LinearBackward0": 1,
 }
+_VECTORS = ("Mv", "Vdot", "Dot")  #: spectral norm's: they store vectors that are no activations
 _PICKS = ("Embedding", "Index", "Gather")  #: what they give depends on the batch
 _REACH = 256  #: nodes without a stored tensor that a gradient is followed through
 _DEPTH = 64  #: nodes between a weight and its parameters; more are no weight
@@ -59,7 +60,8 @@ class Observer:
         ends = [p is not None for p in leaves]
         at = _WEIGHT.get(type(node).__name__)
         if at is not None and not ends[at]:
-            ends[at] = self._is_weight(node.next_functions[at][0])
+            made, conv = node.next_functions[at][0], type(node).__name__.startswith("Convolution")
+            ends[at] = made is not None and (conv or self._is_weight(made))
         if self._statistics.by_layer:
             self._statistics.layers.routes[first] = self._route(node, names, ends)
         self._watched[int(node._sequence_nr())] = first
@@ -93,9 +95,10 @@ class Observer:
             node, seen = stack.pop(), seen + 1
             if node is None:
                 continue
-            if seen > _DEPTH or int(node._sequence_nr()) in self._watched:
+            name, stores = node.name(), int(node._sequence_nr()) in self._watched
+            if seen > _DEPTH or name.startswith(_PICKS):
                 return False
-            if node.name().startswith(_PICKS):
+            if stores and not name.startswith(_VECTORS):
                 return False
             leaf = getattr(node, "variable", None)
             if leaf is not None and not isinstance(leaf, nn.Parameter):

@@ -117,9 +117,8 @@ class Dual(Codec):
         if not x.numel():
             return x.view(0, 1, 1, 1, 1)
         axes = self._axes(x)
-        by_stride = sorted(
-            (d for d in range(x.dim()) if x.shape[d] > 1), key=x.stride, reverse=True
-        )
+        wide = [d for d in range(x.dim()) if x.shape[d] > 1]
+        by_stride = sorted(wide, key=x.stride, reverse=True)
         inner = [d for d in by_stride if d in axes]
         at = by_stride.index(inner[0]) if inner else len(by_stride)
         single = [d for d in range(x.dim()) if x.shape[d] == 1 and d not in axes]
@@ -138,9 +137,8 @@ class Dual(Codec):
         axes = self._axes(x)
         maps = x.movedim(axes, tuple(range(-len(axes), 0)))
         sizes = [1] * (3 - len(axes)) + list(maps.shape[-len(axes) :])
-        return maps, self._layout(
-            maps.reshape(-1, *sizes, 1) if x.numel() else maps.view(0, 1, 1, 1, 1)
-        )
+        each = maps.reshape(-1, *sizes, 1) if x.numel() else maps.view(0, 1, 1, 1, 1)
+        return maps, self._layout(each)
 
     def _layout(self, x: Tensor) -> DualLayout:
         before, *sizes, after = x.shape
@@ -181,9 +179,9 @@ class Dual(Codec):
 def _in_a_row(axes: tuple[int, ...]) -> bool:
     if not isinstance(axes, tuple) or not all(isinstance(axis, int) for axis in axes):
         return False
-    return (
-        1 <= len(axes) <= 3 and axes == tuple(range(axes[0], axes[0] + len(axes))) and axes[0] >= 0
-    )
+    if not 1 <= len(axes) <= 3 or axes[0] < 0:
+        return False
+    return axes == tuple(range(axes[0], axes[0] + len(axes)))
 
 
 def _count(x: Tensor, dims: list[int]) -> int:

@@ -21,7 +21,7 @@ from torch.nn import grad
 
 from actzip.control.backward import Backward, wide
 
-_SAMPLE = 1 << 20  #: elements of x̃ that a covariance is taken from
+_SAMPLE = 1 << 18  #: elements of x̃ that a covariance is taken from: a look must not cost memory
 
 _NORMS = ("NativeBatchNormBackward0", "NativeBatchNormLegitBackward0", "CudnnBatchNormBackward0")
 _CONV_WEIGHT: dict[int, Callable[..., Tensor]] = {
@@ -62,8 +62,8 @@ def weights(b: Backward, left: Trail) -> Tensor | None:
     normal = left.normal
     count = normal.numel() // normal.shape[1]
     if b.node in ("AddmmBackward0", "MmBackward0", "LinearBackward0") and b.slot != "mat2":
-        rows = b.x.flatten(0, -2).float()
-        summed = normal.t() @ rows[: normal.shape[0]] if normal.dim() == 2 else None
+        part = b.x.flatten(0, -2)[: normal.shape[0]].float()
+        summed = normal.t() @ part if normal.dim() == 2 else None
     elif b.node == "ConvolutionBackward0" and b.slot == "input" and not b.saved["transposed"]:
         options = (tuple(b.saved[name]) for name in ("stride", "padding", "dilation"))
         shape = tuple(b.saved["weight"].shape)
@@ -72,8 +72,11 @@ def weights(b: Backward, left: Trail) -> Tensor | None:
             part, shape, normal, *options, groups=int(b.saved["groups"])
         )
     else:
-        summed = None
+        return None
     if summed is None or not b.signal(True) > 0:
         return None
     covariance = summed.flatten(1) / count
-    return (covariance.square().sum(1) * left.weight).double().cpu()
+    # chance: count independent positions show so much where there is no covariance at all
+    chance = covariance.shape[1] * float(part.square().mean()) / count
+    squares = (covariance.square().sum(1) - chance).clamp(min=0)
+    return (squares * left.weight).double().cpu()

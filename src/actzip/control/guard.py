@@ -78,6 +78,7 @@ class Guard:
         band = self.middle + max(_WIDTH * self.spread, _LEAST * abs(self.middle))
         if self.seen >= _SEEN and self.recent > band:
             said = f"the loss is {self.recent:.4g}, its band ends at {band:.4g}"
+            self.recent = self.middle  # the next alarm needs new losses
             return self._alarm(said)  # the band stays: it must not follow what it warns of
         self.seen += 1
         rate = max(_RATE, 1 / self.seen)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from actzip.control.backward import Backward, Weights, energy_of
 
-_CHUNK = 1 << 20  #: elements looked at together: backward is where memory is shortest
+_CHUNK = 1 << 18  #: elements looked at together: backward is where memory is shortest
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def _ranges(x: Tensor, groups: Groups, first: int) -> Tensor:
     for i, j in ((0, start), (start, whole), (whole, flat.shape[1])):
         if i < j:
             parts = flat[:, i:j].unflatten(1, (-1, min(groups.size, j - i)))
-            low, high = torch.aminmax(parts, dim=-1, keepdim=True)
+            low, high = parts.amin(-1, keepdim=True), parts.amax(-1, keepdim=True)
             squares = (high - low).square().nan_to_num(0.0, 0.0, 0.0)  # such a group is kept raw
             found[:, i:j] = squares.expand_as(parts).flatten(1)
     back = [order.index(d) for d in range(x.dim())]

@@ -80,11 +80,13 @@ def averages(
     loads: Mapping[str, list[Load]],
     bits: float,
     bn_bits: float | str | None = None,
+    by_sample: bool = False,
 ) -> dict[str, float]:
     """Bits of each site such that Σ elements·bits is within the budget, and the error least.
 
     bn_bits None: BatchNorm inputs as all others. A number: they have it, and `bits` is the average
     of the others. "conv": each has the bits of the site before it, and both are one item.
+    by_sample: the samples of the next batch will be known; else their weights are the mean.
     Empty when the sensitivities overflow.
     """
     found: dict[str, float] = {}
@@ -94,7 +96,7 @@ def averages(
         if layer.norm and isinstance(bn_bits, (int, float)):
             found[name] = float(bn_bits)
             continue
-        c = _sensitivities(layer, load)
+        c = _sensitivities(layer, load, by_sample)
         if not np.isfinite(c).all():
             return {}
         ladder = _ladder(name, layer, c, zero=layer.relu and bits >= 2)
@@ -121,7 +123,7 @@ def _solve(problems: list[_Problem], budget: float) -> dict[str, float]:
     return found
 
 
-def _sensitivities(layer: Layer, loads: list[Load]) -> Floats:
+def _sensitivities(layer: Layer, loads: list[Load], by_sample: bool) -> Floats:
     """C of the site's items."""
     samples = layer.ranges.numel()
     w = torch.zeros(samples, dtype=torch.float64)
@@ -129,7 +131,7 @@ def _sensitivities(layer: Layer, loads: list[Load]) -> Floats:
         each = load.weights()
         if not layer.relu:  # zeros get an error like all others; a ReLU's are known
             each = each / max(1 - float(load.reading.zeros), 1e-6)
-        w += each if each.numel() == samples else each.mean()
+        w += each if by_sample and each.numel() == samples else each.mean()
     c: Floats = (w * layer.ranges / 12).numpy()
     return c if layer.split else c.sum(keepdims=True)
 
@@ -165,6 +167,6 @@ def squared_ranges(x: Tensor, group: int) -> Tensor:
     whole = rows.shape[1] // group
     look = _LOOK * max(1, samples // count)
     rows = rows[:, : whole * group].view(count, whole, group)[:, :: max(1, whole // look)][:, :look]
-    lo, hi = torch.aminmax(rows, dim=-1)
+    lo, hi = rows.amin(-1), rows.amax(-1)  # ten times as fast as aminmax
     squares = (hi.double() - lo.double()).square()
     return squares.nan_to_num(0.0, 0.0, 0.0).mean(1).cpu().expand(samples).clone()

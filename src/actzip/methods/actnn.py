@@ -185,8 +185,8 @@ class _Adaptive(Policy):
         return self._watching
 
     def _learn(self) -> None:
-        m = self._method
-        self._average.update(averages(self._layers, self._loads(), m.bits, m.bn_bits))
+        m, by_index = self._method, self._statistics.indices is not None
+        self._average.update(averages(self._layers, self._loads(), m.bits, m.bn_bits, by_index))
 
     def _loads(self) -> dict[str, list[Load]]:
         """What was told of every site that was met, in the order of forward."""

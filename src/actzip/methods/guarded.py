@@ -91,7 +91,9 @@ class _Policy(Policy):
             return
         ordered = {s: newest[s] for s in statistics.sites if s in newest}
         error = expected(ordered, self._variances)
-        self._say(lambda guard: guard.error(error / signal))
+        # the gradients have the error in them: ‖ĝ‖² is about ‖g‖² + ‖Δg‖²
+        clean = max(signal - error, signal / 100)
+        self._say(lambda guard: guard.error(error / clean))
         self._say(lambda guard: guard.gradients(signal))
 
     def _say(self, ask: Callable[[Guard], str | None]) -> None:

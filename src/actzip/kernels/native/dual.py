@@ -14,7 +14,7 @@ from actzip.kernels.reference import dual as reference
 
 
 def _scratch(layout: DualLayout) -> Tensor:
-    """Room for what a thread codes at once: Scratch in csrc/dual.cpp, Bench in dual_channels.hpp."""
+    """Room for what a thread codes at once: Scratch in dual.cpp, Bench in dual_channels.hpp."""
     size, width = layout.size, layout.axes[2].size
     if layout.channels:
         tile = layout.channels if layout.channels % 32 else 32

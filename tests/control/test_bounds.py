@@ -1,0 +1,314 @@
+"""Bounds from readings: shares are kept, budgets are used, trails are what they are said to be."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from actzip.control import bounds, coherence
+from actzip.control.backward import Backward
+from actzip.control.caution import cautious, middle
+from actzip.control.momentum import Momentum
+from actzip.control.reading import Reading
+from actzip.control.share import fill
+
+
+def _reading(
+    own: list[float] | float = 0.0,
+    travels: list[float] | float = 0.0,
+    signal: float = 1.0,
+    passed: float = 1.0,
+    power: float = 1.0,
+    peak: float = 100.0,
+) -> Reading:
+    """A reading of one sample with these weights per channel."""
+    q, t = (torch.tensor(np.atleast_1d(v), dtype=torch.float64) for v in (own, travels))
+    q, t = (v.expand(max(q.numel(), t.numel())).clone() for v in (q, t))
+    number = lambda v: torch.tensor(v, dtype=torch.float64)  # noqa: E731
+    return Reading(
+        parameter=q.sum().view(1),
+        input=t.sum().view(1),
+        channel_parameter=q,
+        channel_input=t,
+        worst_parameter=100 * q,
+        worst_input=100 * t,
+        peak=number(peak).expand(q.numel()),
+        zeros=number(0.0),
+        power=number(power),
+        parameter_signal=number(signal),
+        parameter_count=number(10.0),
+        input_signal=number(passed),
+    )
+
+
+def _site(
+    reading: Reading, stands: float, elements: int = 100, channels: bool = False
+) -> bounds.Seen:
+    return bounds.Seen({"layer": bounds.Load(reading, stands)}, elements, channels)
+
+
+def _named(sites: dict[str, bounds.Seen]) -> dict[str, bounds.Seen]:
+    """Each layer named as its site."""
+    return {
+        n: bounds.Seen({n: s.loads["layer"]}, s.elements, s.channels, s.dense)
+        for n, s in sites.items()
+    }
+
+
+# -- sharing -------------------------------------------------------------------------------
+
+
+def test_layers_share_what_they_stand_among_the_sites_above() -> None:
+    # three sites; the first has a layer that stands 6 of the two after it, the second one 1
+    rho = fill(np.array([1.0, 1.0, 1.0]), np.full(3, np.inf), np.array([6.0, 1.0, np.inf]))
+    assert np.isinf(rho[0]), "nothing is below it"
+    assert rho[1:].tolist() == [5.0, 1.0]
+
+
+def test_shares_grow_with_the_elements_and_what_a_cap_leaves_goes_to_the_others() -> None:
+    none, room = np.full(3, np.inf), np.array([6.0, np.inf, np.inf])
+    assert fill(np.array([0.0, 1.0, 2.0]), none, room).tolist() == [0.0, 2.0, 4.0]
+    caps = np.array([np.inf, 0.5, np.inf])
+    assert fill(np.array([0.0, 1.0, 2.0]), caps, room).tolist() == [0.0, 0.5, 5.5]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 1.0, 7.0]),
+            st.sampled_from([0.1, 1.0, np.inf]),
+            st.sampled_from([0.0, 0.3, 2.0, np.inf]),
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_no_cap_and_no_layer_is_exceeded_and_nothing_is_left_over(
+    rows: list[tuple[float, float, float]],
+) -> None:
+    weight, cap, room = (np.array(v) for v in zip(*rows, strict=True))
+    rho = fill(weight, cap, room)
+    assert (rho[weight == 0] == 0).all()
+    assert (rho <= cap).all()
+    for i in range(len(rows)):
+        later = rho[i + 1 :].sum()
+        assert later <= room[i] * (1 + 1e-9) + 1e-12
+    for j in np.flatnonzero((weight > 0) & (rho < cap)):
+        full = [rho[i + 1 :].sum() >= room[i] * (1 - 1e-9) for i in range(j)]
+        assert any(full) or np.isinf(rho[j]), "it could have had more"
+
+
+# -- bounds --------------------------------------------------------------------------------
+
+
+def test_a_linear_layer_alone_gets_all_it_stands() -> None:
+    found = bounds.cheapest({"a": _site(_reading(own=4.0), stands=3.0)}, {})
+    # eb²/3·Σw = 3
+    assert found["a"].tolist() == pytest.approx([1.5])
+    assert bounds.cheapest({"a": _site(_reading(own=4.0), 3.0)}, {}, worst=True)["a"] == (
+        pytest.approx(math.sqrt(3 / 400))
+    )
+
+
+def test_the_strictest_of_several_readers_decides() -> None:
+    loads = {
+        "first": bounds.Load(_reading(own=4.0), 3.0),
+        "second": bounds.Load(_reading(own=1.0), 0.03),
+    }
+    found = bounds.cheapest({"a": bounds.Seen(loads, 10)}, {})
+    assert found["a"].tolist() == pytest.approx([0.3])
+
+
+def test_channels_add_the_same_error_each() -> None:
+    seen = _site(_reading(own=[1.0, 4.0, 16.0]), 3.0, channels=True)
+    found = bounds.cheapest({"a": seen}, {})["a"]
+    assert (found**2 * [1, 4, 16] / 3).tolist() == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_what_every_layer_gets_is_what_it_stands() -> None:
+    """A chain of linear and curved sites, as of a small network: predicted <= stands, tightly."""
+    sites = _named(
+        {
+            "conv": _site(_reading(own=2.0, power=3.0, signal=9.0), 1.0, 1000),
+            "norm": _site(_reading([1.0, 2.0], [1e-3, 1e-2], 5.0), 0.5, 1000, channels=True),
+            "linear": _site(_reading(own=1.0, signal=2.0), 0.2, 500),
+            "curve": _site(_reading(travels=0.5), 0.0, 2000),
+            "head": _site(_reading(own=1.0), 0.1, 10),
+        }
+    )
+    trails = {("norm", "conv"): np.array([0.3, 0.1])}
+    found = bounds.cheapest(sites, trails)
+    predicted = bounds.predicted(sites, trails, found)
+    for layer in ("conv", "norm", "linear", "head"):
+        stands = sites[layer].loads[layer].stands
+        assert predicted[layer] <= stands * (1 + 1e-9), layer
+        assert predicted[layer] >= 0.6 * stands, layer
+    assert found["curve"][0] < 100, "its noise travels: the layers below limit it"
+
+
+def test_a_trail_and_the_layers_own_code_share_what_it_stands() -> None:
+    def pair(h: float) -> tuple[float, float]:
+        sites = _named(
+            {
+                "conv": _site(_reading(own=3.0), 1.0, 100),
+                "norm": _site(_reading(own=3.0), 1.0, 300),
+            }
+        )
+        found = bounds.cheapest(sites, {("norm", "conv"): np.array([h])})
+        return float(found["conv"][0] ** 2), float(found["norm"][0] ** 2)
+
+    assert pair(0.0) == pytest.approx((1.0, 1.0))
+    assert pair(0.3) == pytest.approx((0.9, 1.0)), "a small trail is allowed as it is"
+    # a large one gets its share by elements: 3/4
+    assert pair(30.0) == pytest.approx((0.25, 0.075))
+
+
+def test_bounds_stay_between_the_peak_and_what_float32_can_hold() -> None:
+    wide = bounds.cheapest({"a": _site(_reading(own=1e-30, peak=2.0), 1.0)}, {})
+    fine = bounds.cheapest({"a": _site(_reading(own=1e30, peak=2.0), 1.0)}, {})
+    free = bounds.cheapest({"a": _site(_reading(peak=2.0), 0.0)}, {})
+    assert wide["a"] == [2.0]
+    assert fine["a"] == pytest.approx([2.0**-19])
+    assert free["a"] == [2.0]
+
+
+# -- caution -------------------------------------------------------------------------------
+
+
+def test_the_signal_is_taken_as_small_as_in_the_worst_reading() -> None:
+    rows = [(100, _reading(2.0, signal=8.0)), (200, _reading(4.0, signal=4.0))]
+    found = cautious(rows)
+    assert found is not None
+    assert float(found.parameter) == 3.0
+    assert float(found.parameter_signal) == 3.0, "one to one, as in the second"
+
+
+def test_errors_grow_with_the_tensor() -> None:
+    rows = [
+        (100, _reading(2.0, signal=2.0, power=1.0)),
+        (200, _reading(2.0, signal=32.0, power=16)),
+    ]
+    found = cautious(rows)
+    assert found is not None
+    assert float(found.parameter_signal) == 2.0 * 16 * 1.0
+
+
+def test_readings_of_the_first_eighth_of_a_run_are_forgotten() -> None:
+    old, new = _reading(1.0, signal=1e-6), _reading(1.0, signal=1.0)
+    assert float(cautious([(10, old), (100, new)]).parameter_signal) == 1.0  # type: ignore[union-attr]
+    assert float(cautious([(20, old), (100, new)]).parameter_signal) == 1e-6  # type: ignore[union-attr]
+    assert cautious([]) is None
+    rows = [(10, torch.tensor([9.0])), (100, torch.tensor([1.0])), (110, torch.tensor([2.0]))]
+    assert middle(rows).tolist() == [1.5]
+
+
+# -- momentum ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+        lambda p: torch.optim.Adam(p, 0.1),
+        lambda p: torch.optim.AdamW(p, 0.1),
+        lambda p: torch.optim.NAdam(p, 0.1),
+        lambda p: torch.optim.RMSprop(p, 0.1, momentum=0.9),
+    ],
+)
+def test_momentum_is_found_in_the_optimizers_own_buffer(make) -> None:  # type: ignore[no-untyped-def]
+    layer = nn.Linear(6, 5)
+    optimizer = make(layer.parameters())
+    found = Momentum(optimizer)
+    place = found.place([layer.bias, layer.weight])
+    assert place == 0, "the weight, not the bias"
+    assert found.size(place) is None, "before the first step"
+    layer(torch.randn(3, 6)).sum().backward()
+    optimizer.step()
+    state = optimizer.state[layer.weight]
+    buffer = state.get("momentum_buffer", state.get("exp_avg"))
+    assert found.size(place) == pytest.approx(float(buffer.abs().mean()))
+
+
+def test_without_a_buffer_there_is_no_momentum() -> None:
+    layer = nn.Linear(6, 5)
+    bare = Momentum(torch.optim.SGD(layer.parameters(), 0.1))
+    assert bare.size(bare.place([layer.weight])) is None
+    assert Momentum(None).place([layer.weight]) is None
+    assert Momentum(None).size(3) is None
+    assert bare.place([nn.Parameter(torch.zeros(2))]) is None
+
+
+# -- trails --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["conv", "strided", "grouped", "linear"])
+def test_the_trail_of_a_batch_norm_is_what_its_noise_leaves_below(kind: str) -> None:
+    """Noise in BatchNorm's stored input, drawn many times: E‖ΔgW‖² of the op that made it."""
+    torch.manual_seed(1)
+    if kind == "linear":
+        x = torch.randn(256, 12) @ torch.randn(12, 12) / 3
+        weight = torch.randn(8, 12) / 4
+        make = lambda: x @ weight.t()  # noqa: E731
+        options: dict[str, object] = {}
+    else:
+        x = F.avg_pool2d(torch.randn(16, 4, 22, 22), 3, 1)  # neighbours are alike, as in pictures
+        groups, stride = (2, 1) if kind == "grouped" else (1, 2 if kind == "strided" else 1)
+        weight = torch.randn(8, 4 // groups, 3, 3) / 4
+        make = lambda: F.conv2d(x, weight, None, stride, 1, 1, groups)  # noqa: E731
+        options = {"stride": [stride] * 2, "padding": [1, 1], "dilation": [1, 1], "groups": groups}
+    y = make()
+    gamma, rest = torch.rand(8) + 0.5, [d for d in range(y.dim()) if d != 1]
+    around = [1, -1] + [1] * (y.dim() - 2)
+    mean, r = y.mean(rest), (y.var(rest, unbiased=False) + 1e-5).rsqrt()
+    gz = torch.randn_like(y)
+    m = y.numel() / 8
+
+    def gradient(noisy: Tensor) -> Tensor:
+        """gW with BatchNorm's backward reading a noisy input."""
+        normal = (noisy - mean.view(around)) * r.view(around)
+        g_gamma = (gz * normal).sum(rest)
+        centred = gz - gz.mean(rest).view(around) - normal * (g_gamma / m).view(around)
+        gx = (gamma * r).view(around) * centred
+        if kind == "linear":
+            return gx.t() @ x
+        conv_weight: Tensor = nn.grad.conv2d_weight(
+            x, weight.shape, gx, options["stride"], 1, 1, options["groups"]
+        )
+        return conv_weight
+
+    s = 0.3
+    exact, error = gradient(y), 0.0
+    for _ in range(60):
+        error += float((gradient(y + s * torch.randn_like(y)) - exact).square().sum()) / 60
+    norm = Backward(
+        "NativeBatchNormBackward0", "input", y, gz, (gz,), (False,),
+        {"training": True, "result1": mean, "result2": r, "weight": gamma},
+    )  # fmt: skip
+    left = coherence.trail(norm)
+    assert left is not None
+    node, slot = (
+        ("AddmmBackward0", "mat1") if kind == "linear" else ("ConvolutionBackward0", "input")
+    )
+    made = Backward(
+        node, slot, x, gz, (weight,), (True,), {"transposed": False, "weight": weight, **options}
+    )
+    h = coherence.weights(made, left)
+    assert h is not None
+    predicted = float(s**2 * h.sum())
+    assert predicted == pytest.approx(error, rel=0.35)
+
+
+def test_other_ops_leave_no_trail_and_take_none() -> None:
+    x = torch.randn(4, 3, 8, 8)
+    b = Backward("NativeLayerNormBackward0", "input", x, x, (x,), (False,), {})
+    assert coherence.trail(b) is None
+    left = coherence.Trail(x, torch.ones(3))
+    assert coherence.weights(b, left) is None

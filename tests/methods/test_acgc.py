@@ -1,0 +1,157 @@
+"""AC-GC: the gradient's error stays within what the user allowed, and what is allowed is used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from digit_run import (
+    adamw,
+    assert_resumes,
+    batches,
+    checked_run,
+    plain,
+    resnet,
+    sgd,
+    transformer,
+)
+from torch import Tensor, nn
+
+import actzip
+from actzip.methods.acgc import fixed_bits
+from actzip.methods.by_error import is_look
+
+
+@pytest.mark.parametrize(
+    ("build", "optimize"),
+    [(resnet, sgd), (plain, sgd), (transformer, adamw)],
+    ids=["resnet", "plain", "transformer"],
+)
+def test_the_error_is_within_e2_at_every_check_and_not_far_below(build: Any, optimize: Any) -> None:
+    checks, session = checked_run(build, optimize, actzip.ACGC(e2=0.5), steps=48, every=3)
+    error, layer = checks.worst
+    assert error <= 0.5, f"{layer} was off by {error:.3f} of its gradient"
+    assert max(checks.totals) <= 0.5
+    assert checks.mean >= 0.5 / 20, f"a mean error of {checks.mean:.4f} makes no use of e2"
+    assert session.stats().ratio > 6
+
+
+@pytest.mark.parametrize("codec", ["bounded", "fixed"])
+def test_the_worst_case_bound_holds_and_is_looser(codec: str) -> None:
+    method = actzip.ACGC(e2=0.5, bound="worst_case", codec=codec)
+    checks, _ = checked_run(resnet, sgd, method, steps=24, every=3)
+    error, layer = checks.worst
+    assert 0 < error <= 0.5, layer
+    assert checks.mean < 0.5 / 20, "the worst case never happens: errors do not conspire"
+
+
+def test_fixed_codes_keep_the_same_promise_with_bits_per_channel() -> None:
+    checks, session = checked_run(resnet, sgd, actzip.ACGC(codec="fixed"), steps=40, every=4)
+    error, layer = checks.worst
+    assert error <= 0.5, layer
+    assert checks.mean >= 0.5 / 40, "whole bits lose up to a factor of 4 more"
+    codes = {row.name: row.codec for row in session.stats().sites if "FixedPoint" in row.codec}
+    assert all("skip_zeros=True" in code for code in codes.values())
+    assert "bits=(" in codes["stages.0.0.bn1:NativeBatchNormBackward0.input"]
+
+
+def test_a_smaller_e2_gives_a_smaller_error_and_more_bytes() -> None:
+    errors, ratios = [], []
+    for e2 in (0.5, 0.05):
+        checks, session = checked_run(plain, sgd, actzip.ACGC(e2=e2), steps=24, every=3)
+        errors.append(checks.mean)
+        ratios.append(session.stats().ratio)
+        assert checks.worst[0] <= e2
+    assert errors[1] < errors[0] / 4
+    assert ratios[1] < ratios[0]
+
+
+def test_bits_follow_from_bound_and_peak() -> None:
+    x = torch.zeros(2, 3, 4, 4)
+    x[0, 0, 0, 0], x[1, 1, 0, 0], x[0, 2, 0, 0] = 1.0, -8.0, 1e9
+    errors = np.array([0.5])  # a step of 1
+    assert fixed_bits(x, 1, errors) == (2, 5, 16)
+    assert fixed_bits(x, 1, np.array([0.5, 4.0, 1e9])) == (2, 2, 2)
+    for row, error in zip(x.unbind(1), (0.5, 0.5), strict=False):
+        bits = fixed_bits(row.reshape(-1), 1, np.array([error]))
+        assert isinstance(bits, int)
+        code = actzip.codecs.FixedPoint(bits)
+        flat = row.reshape(-1)
+        decoded = code.decode(code.encode(flat, seed=3))
+        assert (flat - decoded).abs().max() <= error * 1.0001
+
+
+class _Odd(nn.Module):
+    """An op with a row in the slot table, and no error formula."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x)
+        out: Tensor = self.last(torch.hypot(h, h + 1))
+        return out
+
+
+def test_an_op_without_a_formula_is_kept_exactly_and_says_so() -> None:
+    model, x = _Odd(), torch.randn(64, 64)
+    with actzip.compress(model, method="acgc") as session:
+        for _ in range(2):
+            model(x).square().sum().backward()
+        rows = {row.name: row for row in session.stats().sites}
+    odd = rows[":HypotBackward0.self"]
+    assert not odd.codec
+    assert "no error formula for HypotBackward0.self" in odd.reason
+    assert rows["first:AddmmBackward0.mat1"].codec.startswith("Bounded")
+
+
+def test_the_first_step_is_nearly_exact_and_no_step_is_skipped() -> None:
+    model, twin = resnet(), resnet()
+    x, y = next(batches())
+    with actzip.compress(model, method="acgc") as session:
+        F.cross_entropy(model(x), y).backward()
+        F.cross_entropy(twin(x), y).backward()
+        assert session.stats().ratio > 2
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        assert p.grad is not None
+        assert q.grad is not None
+        assert (p.grad - q.grad).norm() <= 0.02 * q.grad.norm()
+
+
+def test_looks_are_frequent_at_first() -> None:
+    looks = [step for step in range(301) if is_look(step, 100)]
+    assert looks[:14] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15]
+    assert [n for n in looks if n > 60] == [60, 65, 70, 75, 80, 85, 90, 95, 100, 200, 300][1:]
+    assert all(is_look(step, 1) for step in range(20))
+
+
+def test_a_resumed_run_goes_on_bit_for_bit() -> None:
+    assert_resumes(actzip.ACGC(interval=3, history=2))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"e2": 0.0}, "e2"),
+        ({"e2": float("nan")}, "e2"),
+        ({"bound": "tight"}, "worst_case"),
+        ({"codec": "group"}, "bounded"),
+        ({"interval": 0}, "interval"),
+        ({"history": 2.5}, "history"),
+        ({"safety": -1}, "safety"),
+    ],
+)
+def test_wrong_options_are_refused_when_the_method_is_built(
+    options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        actzip.ACGC(**options)
+
+
+def test_its_repr_gives_the_method_back() -> None:
+    method = actzip.ACGC(e2=0.3, codec="fixed")
+    assert eval(repr(method), {"ACGC": actzip.ACGC}) == method
