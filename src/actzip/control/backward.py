@@ -38,8 +38,10 @@ class Backward:
 
     def loudness(self) -> Tensor:
         """The mean over samples of max |gY|."""
-        rows = self.outer.flatten(1) if self.outer.dim() > 1 else self.outer.view(-1, 1)
-        return torch.linalg.vector_norm(rows, torch.inf, dim=1, dtype=wide(rows)).mean()
+        outer = self.outer if self.outer.dim() > 1 else self.outer.view(-1, 1)
+        rest = list(range(1, outer.dim()))  # not flattened: that would copy a channels_last one
+        peaks = torch.maximum(outer.amax(rest), -outer.amin(rest)).to(wide(outer))
+        return peaks.mean()
 
     def gives(self, target: int) -> bool:
         """Whether input number `target` was given a gradient: only then can it have an error."""

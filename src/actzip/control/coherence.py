@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import grad
 
-from actzip.control.backward import Backward, wide
+from actzip.control.backward import Backward, chunks
 
 _SAMPLE = 1 << 18  #: elements of x̃ that a covariance is taken from: a look must not cost memory
 
@@ -48,7 +48,9 @@ def trail(b: Backward) -> Trail | None:
     samples = max(1, _SAMPLE * b.x.shape[0] // max(1, b.x.numel()))
     normal = (b.x[:samples].float() - mean.view(around)) * r.view(around)
     rest = [d for d in range(b.x.dim()) if d != 1]
-    energy = torch.linalg.vector_norm(b.outer, dim=rest, dtype=wide(b.outer)).square()
+    energy = torch.zeros_like(r)
+    for i, j in chunks(b.x.shape[0], b.x.numel()):
+        energy += b.outer[i:j].to(r.dtype).square().sum(rest)
     gamma = b.saved.get("weight")
     scale = r * r if gamma is None else r * r * gamma.float()
     return Trail(normal, scale.square() * energy)

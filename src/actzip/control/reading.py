@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
-from actzip.control.backward import Backward, Weights, energy_of
+from actzip.control.backward import Backward, Weights, energy_of, wide
 
 _CHUNK = 1 << 18  #: elements looked at together: backward is where memory is shortest
 
@@ -122,16 +122,15 @@ class Sums:
         """Samples from `first` on; `there` is 1 where the element is not zero."""
         kept = w * there
         if ranges is not None:
-            by_range = (kept * ranges).flatten(1).sum(1, dtype=torch.float64)
+            by_range = (kept * ranges).flatten(1).sum(1).double()
             self.ranged[first : first + by_range.numel()] += by_range.cpu()
         rest = list(range(1, kept.dim()))
-        sums = kept.sum(rest, dtype=torch.float64) if rest else kept.double()
+        sums = (kept.sum(rest) if rest else kept).double()
         self.sample[first : first + sums.numel()] += sums.cpu()
         others = [d for d in range(kept.dim()) if d != channel % kept.dim()]
-        self.channel += (
-            kept.sum(others, dtype=torch.float64).cpu() if others else kept.double().cpu()
-        )
-        self.zeros += float(w.expand(kept.shape).sum(dtype=torch.float64)) - float(sums.sum())
+        self.channel += (kept.sum(others) if others else kept).double().cpu()
+        whole = float(w.double().sum()) * (kept.numel() / max(1, w.numel()))
+        self.zeros += max(0.0, whole - float(sums.sum()))
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ def reading(b: Backward, w: Weights, x: Tensor, groups: Groups | None = None) ->
     others = [d for d in range(x.dim()) if d != channel % x.dim()]
     for first in range(0, samples, step):
         part = x[first : first + step].detach()
-        there = (part != 0).float()
+        there = part.sign().abs_().to(wide(part))  # 0 or 1; a comparison takes ten times as long
         ranges = None if groups is None or part.dim() < 2 else _ranges(part, groups, first)
         if ranges is not None:
             count = there.flatten(1).sum(1).clamp(min=1)
@@ -164,7 +163,7 @@ def reading(b: Backward, w: Weights, x: Tensor, groups: Groups | None = None) ->
                 sums.add(first, _part(weight, x, first, step), there, channel, ranges)
         largest = part.abs().amax(others) if others else part.abs()
         peak = torch.maximum(peak, largest.double().cpu())
-        power += float(part.float().square().sum(dtype=torch.float64))
+        power += energy_of(part)
     total = own.sample.sum() + travels.sample.sum()
     zeros = own.zeros + travels.zeros
     return Reading(
@@ -202,7 +201,7 @@ def _ranges(x: Tensor, groups: Groups, first: int) -> Tensor:
             parts = flat[:, i:j].unflatten(1, (-1, min(groups.size, j - i)))
             low, high = parts.amin(-1, keepdim=True), parts.amax(-1, keepdim=True)
             squares = (high - low).square().nan_to_num(0.0, 0.0, 0.0)  # such a group is kept raw
-            found[:, i:j] = squares.expand_as(parts).flatten(1)
+            found[:, i:j].unflatten(1, parts.shape[1:]).copy_(squares.expand_as(parts))
     back = [order.index(d) for d in range(x.dim())]
     return found.view(rows.shape).permute(back)
 

@@ -113,7 +113,7 @@ class _Policy(ByError):
         """
         sizes = {site: elements for site, (elements, _) in self._shapes.items()}
         elements = sizes.get(self._statistics.layers.site(layer), 1)
-        small = (max(sizes.values(), default=1) / max(1, elements)) ** 0.25
+        small = math.sqrt(math.sqrt(max(sizes.values(), default=1) / max(1, elements)))
         return self._method.stands(float(reading.parameter_signal)) / small
 
     def coded(self, site: Site, tensor: Tensor, dim: int, errors: Floats) -> Codec:
