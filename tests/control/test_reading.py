@@ -97,8 +97,8 @@ def test_the_focus_follows_the_order_of_memory() -> None:
     x, w = maps()
     last = x.to(memory_format=torch.channels_last)
     found = reading(a_backward(last), Weights(parameter=w), last, Groups(7, True))
-    ordered = (t.permute(0, 2, 3, 1).contiguous() for t in (x, w))
-    assert torch.allclose(found.parameter_focus, _focus_by_hand(*ordered, 7, True))
+    x, w = (t.permute(0, 2, 3, 1).contiguous() for t in (x, w))
+    assert torch.allclose(found.parameter_focus, _focus_by_hand(x, w, 7, True))
 
 
 def test_a_code_without_groups_has_no_focus() -> None:

@@ -66,12 +66,24 @@ def test_a_tensor_gets_the_code_that_fits_its_shape_and_reader(
 
 
 def test_who_made_a_tensor_says_more_than_who_reads_it() -> None:
-    """ConvNeXt: a LayerNorm over the channels of a convolution's map."""
-    made = nn.Conv2d(3, 8, 3)(torch.zeros(2, 3, 20, 20))
-    assert pick("NativeLayerNormBackward0", made, Role.NONLINEAR) == Dual()
-    assert pick("GeluBackward0", nn.Conv1d(3, 8, 3)(torch.zeros(2, 3, 99)), Role.NONLINEAR) == Dual(
-        block=64, bits=4
-    )
+    """ConvNeXt: a LayerNorm over the channels of a convolution's map; and a GELU after Conv1d."""
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 32, 3), nn.LayerNorm(32)
+            self.line = nn.Conv1d(3, 32, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            first = self.norm(self.conv(x).permute(0, 2, 3, 1)).sum()
+            return first + nn.functional.gelu(self.line(x.flatten(2))).sum()
+
+    model = Both()
+    with actzip.compress(model, method="division") as session:
+        model(torch.randn(2, 3, 20, 20))
+        codecs = {row.name: row.codec for row in session.stats().sites}
+    assert codecs["norm:NativeLayerNormBackward0.input"] == "Dual(block=8)"
+    assert codecs[":GeluBackward0.self"] == "Dual(block=64, bits=4)"
 
 
 def test_what_a_relu_made_has_a_code_for_zero() -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from actzip.autograd.copies import Copies, Origin
+from actzip.autograd.hosted import send
 from actzip.autograd.identity import Key, Tally, key_of, tensors_in, unit_of
 from actzip.autograd.ledger import Row
 from actzip.autograd.saved import CopyReader, Kept, MaskReader, Pool, Reader, ShapeReader, Stored
@@ -151,13 +152,13 @@ class Registry:
 
     def _picked(self, row: Row, key: Key, unit: Tensor) -> Codec | None:
         stored = self._stored.get(key)
-        if stored is not None and stored.relu:
-            row.site = replace(row.site, relu=True)
+        maker = "" if unit.grad_fn is None else unit.grad_fn.name()
+        row.site = replace(row.site, relu=stored is not None and stored.relu, maker=maker)
         return self._policy.codec(row.site, unit)
 
     def _put(self, row: Row, unit: Tensor, payload: Payload) -> Stored:
         """Keep this payload for unit, and what its other readers need beside it."""
-        key = key_of(unit)
+        key, payload = key_of(unit), send(payload) if self._policy.swap else payload
         stored = self._stored.get(key)
         if stored is None:
             stored = self._add(key, self._new(row.role, payload))
@@ -178,7 +179,7 @@ class Registry:
     def _bits_of(self, row: Row, source: Tensor, allocate: Allocate) -> Payload:
         bits = cut(BitMask(), self.parts).encode(source, allocate=allocate)
         row.codec, row.stored_bytes, row.shared_with = repr(bits.codec), bits.nbytes, ""
-        return bits
+        return send(bits) if self._policy.swap else bits
 
     def _find(self, key: Key, role: Role) -> tuple[Stored, Row] | None:
         """The stored tensor of this key if it is good enough for the role, and who holds it."""

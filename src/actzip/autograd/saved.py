@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from actzip.autograd.hosted import bring
 from actzip.autograd.identity import Place
 from actzip.codecs.base import Payload
 from actzip.memory.buffers import Buffers, Slabs
@@ -119,7 +120,13 @@ class Stored:
         return decoded
 
     def decode(self, payload: Payload) -> Tensor:
+        payload = bring(payload)
         return payload.codec.decode(payload, out=self.room(payload))
+
+    def mask(self, payload: Payload) -> Tensor:
+        """Which elements were not zero, read from the codes."""
+        payload = bring(payload)
+        return payload.codec.mask(payload, out=self.room(payload))
 
     def room(self, payload: Payload) -> Tensor:
         """Memory for the decoded tensor."""
@@ -249,7 +256,7 @@ class MaskReader(Reader):
         bits, value = self.stored.bits, self.stored.value
         if bits is None and isinstance(value, Payload):
             # from the codes, not from the values: dither may bring a small one back below zero
-            return value.codec.mask(value, out=self.stored.room(value))
+            return self.stored.mask(value)
         if bits is None:
             return super()._read()
         decoded = self.stored.decode(bits)

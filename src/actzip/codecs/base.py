@@ -167,19 +167,16 @@ class Codec(ABC):
         return 0
 
     def _view(self, x: Tensor) -> Tensor | None:
-        """A contiguous view of x's elements in the order in which they are coded, or None.
-
-        A contiguous tensor must have one. Only shape and strides of x may decide which.
-        """
+        """A contiguous view of x's elements in the order in which they are coded, or None; shape
+        and strides alone decide which, and a contiguous x has one."""
         return _dense_view(x, logical=self._logical(), leading=self._leading())
 
     def _dense(self, x: Tensor) -> Tensor:
         """x's elements, each once, in the order in which they are coded."""
         x = _unexpand(x.resolve_conj().resolve_neg())
         view = self._view(x)
-        if view is None:
-            view = self._view(x.contiguous())
-            assert view is not None, "a contiguous tensor has a view in every order"
+        view = self._view(x.contiguous()) if view is None else view
+        assert view is not None, "a contiguous tensor has a view in every order"
         return view
 
     def check(self, x: Tensor) -> None:

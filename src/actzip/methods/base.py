@@ -43,6 +43,7 @@ class Site:
     occurrence: int  #: 0, 1, … when one module runs the same op several times
     role: Role
     relu: bool = False  #: a ReLU made the tensor: its zeros are a mask that backward needs
+    maker: str = ""  #: the node that made the tensor; "" when it has no history
 
     @property
     def name(self) -> str:
@@ -56,6 +57,7 @@ class Policy(ABC):
     #: bytes of an op's operands (what it saved and its output) above which its backward runs in
     #: micro-batches of at most so many: convolutions, batch norm, activations, pooling
     slice_bytes: int | None = None
+    swap: bool = False  #: payloads of tensors on a GPU wait for backward in host memory
     history: int = 1  #: how many readings of each site the statistics keep
 
     @abstractmethod

@@ -79,7 +79,7 @@ class Division(Stateless):
     def codec(self, site: Site, tensor: Tensor) -> Codec | None:
         bits = self._bits(site)
         zero = site.relu and self.relu == "zero"
-        axes = places(site.node, tensor)
+        axes = places(site, tensor)
         if _is(site.node, _ROWS) and tensor.dim() - 1 not in axes:
             size = _within(tensor.shape[-1], self.group_size)
             return Group(bits, size, self.rounding, zero)
@@ -102,15 +102,14 @@ class Division(Stateless):
         return bool(sizes) and sizes[0] >= self.sequence_block
 
 
-def places(node: str, tensor: Tensor) -> tuple[int, ...]:
+def places(site: Site, tensor: Tensor) -> tuple[int, ...]:
     """The dimensions of a tensor that are places or times; empty when it has none.
 
     Who made the tensor knows best; one without a history is what its reader says.
     """
     if not 3 <= tensor.dim() <= 5:
         return ()
-    maker = "" if tensor.grad_fn is None else tensor.grad_fn.name()
-    for name in (maker, node):
+    for name in (site.maker, site.node):
         if _is(name, _UNKNOWN):
             return ()
         if _is(name, _HEADS):

@@ -1,0 +1,32 @@
+"""Payloads that wait for backward in host memory, while a GPU needs its own for other things."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from actzip.codecs.base import Payload
+
+
+@dataclass(frozen=True, eq=False)
+class Hosted(Payload):
+    """A payload whose bytes are in host memory; its tensor belongs to the device `home`."""
+
+    home: torch.device = field(kw_only=True)
+
+
+def send(payload: Payload) -> Payload:
+    """Its bytes to the host; a payload that is there already stays as it is."""
+    home = payload.data.device
+    if home.type == "cpu":
+        return payload
+    return Hosted(**{**vars(payload), "data": payload.data.cpu()}, home=home)
+
+
+def bring(payload: Payload) -> Payload:
+    """The same on its own device, to be decoded there."""
+    if not isinstance(payload, Hosted):
+        return payload
+    kept = {name: value for name, value in vars(payload).items() if name != "home"}
+    return Payload(**{**kept, "data": payload.data.to(payload.home)})
