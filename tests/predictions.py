@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -47,15 +49,25 @@ class Outcome:
     worst_parameter: float
     worst_input: float
     bias: float  #: ‖E ĝ − g‖² in units of what the variance of the mean would show
+    doubt: tuple[float, float]  #: relative standard error of the two that were measured
     reading: Reading
 
-    def ratios(self) -> list[float]:
-        """Measured over predicted, where either says anything."""
+    def ratios(self) -> list[tuple[float, float]]:
+        """Measured over predicted and its standard error, where either says anything."""
         pairs = (
-            (self.parameter, self.predicted_parameter),
-            (self.input, self.predicted_input),
+            (self.parameter, self.predicted_parameter, self.doubt[0]),
+            (self.input, self.predicted_input, self.doubt[1]),
         )
-        return [m / p if p else float("inf") for m, p in pairs if m or p]
+        return [(m / p, d * m / p) if p else (math.inf, 0) for m, p, d in pairs if m or p]
+
+
+def check(found: Outcome, within: float = 0.1) -> None:
+    """Fails when the draws contradict, at two standard errors, that prediction and truth agree."""
+    ratios = found.ratios()
+    assert ratios, "neither predicted nor measured anything"
+    assert all(abs(r - 1) <= within + 2 * d for r, d in ratios), ratios
+    assert found.worst_parameter >= found.parameter
+    assert found.worst_input >= found.input
 
 
 def error_variance(code: Group, x: Tensor) -> Tensor:
@@ -79,7 +91,10 @@ def outcome(
     method: OneSite,
     draws: int = 40,
 ) -> Outcome:
-    """run(*inputs) many times with new rounding, its backward fed with gy."""
+    """run(*inputs) with new rounding each time, its backward fed with gy.
+
+    At least `draws` times, and on until the means are known to 3 % or ten times as many are done.
+    """
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     wanted = [*leaves, *parameters]
 
@@ -91,33 +106,53 @@ def outcome(
     exact = gradients()
     session = actzip.compress(method=method, min_bytes=0)
     sums = [torch.zeros_like(g, dtype=torch.float64) for g in exact]
-    squares = [0.0] * len(exact)
-    for _ in range(draws):
+    squares: list[list[float]] = [[] for _ in exact]
+    n = len(leaves)
+    while len(squares[0]) < draws or (
+        len(squares[0]) < 10 * draws and max(_doubts(squares, n)) > 0.03
+    ):
         with session:
             y = run(*(x.clone() for x in leaves))
         drawn = torch.autograd.grad(y, wanted, gy, allow_unused=True, materialize_grads=True)
         for i, (g, e) in enumerate(zip(drawn, exact, strict=True)):
             sums[i] += (g - e).double()
-            squares[i] += float((g - e).double().square().sum())
-    offsets = [float((s / draws).square().sum()) for s in sums]
+            squares[i].append(float((g - e).double().square().sum()))
+    done = len(squares[0])
+    offsets = [float((s / done).square().sum()) for s in sums]
     pairs = zip(squares, offsets, strict=True)
-    variances = [(square / draws - o) * draws / (draws - 1) for square, o in pairs]
-    n = len(leaves)
+    variances = [(sum(each) / done - o) * done / (done - 1) for each, o in pairs]
     total = sum(variances)
     return _compared(
         method,
         session._statistics,
         sum(variances[n:]),
         sum(variances[:n]),
-        sum(offsets) * draws / total if total else 0.0,
+        sum(offsets) * done / total if total else 0.0,
+        _doubts(squares, n),
     )
 
 
+def _doubts(squares: list[list[float]], inputs: int) -> tuple[float, float]:
+    """Relative standard errors of the mean ‖Δg‖², of parameters and of inputs."""
+
+    def doubt(parts: list[list[float]]) -> float:
+        sums = [sum(draw) for draw in zip(*parts, strict=True)]
+        mean = sum(sums) / max(1, len(sums))
+        return statistics.stdev(sums) / mean / math.sqrt(len(sums)) if mean else 0.0
+
+    return doubt(squares[inputs:]), doubt(squares[:inputs])
+
+
 def _compared(
-    method: OneSite, statistics: Statistics, parameter: float, given: float, bias: float
+    method: OneSite,
+    told: Statistics,
+    parameter: float,
+    given: float,
+    bias: float,
+    doubt: tuple[float, float],
 ) -> Outcome:
-    assert not statistics.missing, statistics.missing
-    (reading,) = (r for r in map(statistics.of, statistics.sites) if r is not None)
+    assert not told.missing, told.missing
+    (reading,) = (r for r in map(told.of, told.sites) if r is not None)
     x, code = method.seen[0], method.code
     assert isinstance(code, Group)
     s2 = by_sample(error_variance(code, x), x)
@@ -130,5 +165,6 @@ def _compared(
         largest * float(reading.worst_parameter.sum()),
         largest * float(reading.worst_input.sum()),
         bias,
+        doubt,
         reading,
     )

@@ -23,9 +23,11 @@ class Caught(NamedTuple):
     gy: Tensor
 
 
-@cache
+_load = cache(digits.load)
+
+
 def batch(first: int = 0, size: int = 32) -> tuple[Tensor, Tensor]:
-    data = digits.load(side=16)
+    data = _load(side=16)
     return data.train_x[first : first + size], data.train_y[first : first + size]
 
 
@@ -74,9 +76,7 @@ def caught(kind: str) -> dict[str, Caught]:
         y.register_hook(lambda g: found.update({name: Caught(module, kept, g.detach().clone())}))
 
     handles = [
-        module.register_forward_hook(
-            lambda m, args, y, name=name: catch(name, m, args[0], y)  # type: ignore[misc]
-        )
+        module.register_forward_hook(lambda m, args, y, name=name: catch(name, m, args[0], y))
         for name, module in model.named_modules()
         if not list(module.children()) and not isinstance(module, nn.ReLU)
     ]

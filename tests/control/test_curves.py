@@ -15,20 +15,12 @@ from torch import Tensor, nn
 from actzip.codecs import Group
 from actzip.control.backward import Backward
 from actzip.control.error import weights
-from predictions import OneSite, Outcome, outcome
+from predictions import OneSite, check, outcome
 from trained import caught
 
 SDPA = "ScaledDotProductFlashAttentionForCpuBackward0"
 
 Function = Callable[[Tensor], Tensor]
-
-
-def check(found: Outcome, within: float = 0.1) -> None:
-    ratios = found.ratios()
-    assert ratios, "neither predicted nor measured anything"
-    assert all(abs(r - 1) <= within for r in ratios), ratios
-    assert found.worst_parameter >= found.parameter
-    assert found.worst_input >= found.input
 
 
 def hidden() -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from actzip.codecs.base import Codec
 from actzip.control.error import has_formula
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Site, Stateless
-from predictions import OneSite, Outcome, by_sample, error_variance, outcome
+from predictions import OneSite, Outcome, by_sample, check, error_variance, outcome
 from trained import Caught, batch, caught, gradient_like, resnet, vit
 
 CONV = ("ConvolutionBackward0", "input")
@@ -31,14 +31,6 @@ def maps() -> Caught:
 
 def tokens() -> Caught:
     return caught("vit")["blocks.1.mlp.0"]
-
-
-def check(found: Outcome, within: float = 0.1) -> None:
-    ratios = found.ratios()
-    assert ratios, "neither predicted nor measured anything"
-    assert all(abs(r - 1) <= within for r in ratios), ratios
-    assert found.worst_parameter >= found.parameter
-    assert found.worst_input >= found.input
 
 
 def of_module(

@@ -119,7 +119,7 @@ def test_a_bound_set_absurdly_wide_is_seen_and_training_recovers() -> None:
         model = _model()
         optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
         if name != "plain":
-            method = actzip.Comet(sigma=300.0, scope="all")
+            method = actzip.Comet(sigma=3000.0, scope="all")
             guard = name == "guarded"
             session = actzip.compress(model, method=method, optimizer=optimizer, guard=guard)
         watched = session if name == "guarded" else None
@@ -151,7 +151,7 @@ def test_a_session_without_a_guard_says_how_to_get_one() -> None:
 def test_a_guarded_session_is_resumed_with_its_levels() -> None:
     model = _model()
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
-    method = actzip.Comet(sigma=300.0, scope="all", interval=3)
+    method = actzip.Comet(sigma=3000.0, scope="all", interval=3)
     session = actzip.compress(model, method=method, optimizer=optimizer, guard=True)
     _train(4, session, model, optimizer)
     states = copy.deepcopy((model.state_dict(), optimizer.state_dict(), session.state_dict()))

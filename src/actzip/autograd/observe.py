@@ -198,14 +198,16 @@ class _Look:
         if observer is None or outer is None:
             return
         outer = outer.detach()
-        given = tuple(None if g is None else g.detach() for g in gave)
+        given, others = (
+            tuple(None if g is None else g.detach() for g in each) for each in (gave, came[1:])
+        )
         # autocast: backward may run inside it, and squares overflow in 16 bits
         still = torch.autocast(outer.device.type, enabled=False)
         with torch.no_grad(), torch._C.DisableTorchFunction(), still:
             for slot, reader in readers.items():
                 if slot in values:
                     x = values[slot]
-                    b = Backward(self._name, slot, x, outer, given, self._leaves, saved)
+                    b = Backward(self._name, slot, x, outer, given, self._leaves, saved, others)
                     observer.tell(b, reader, self._number, self._makers)
 
 

@@ -23,6 +23,7 @@ class Backward:
     gave: tuple[Tensor | None, ...]  #: the gradients it gave, one per input
     leaves: tuple[bool, ...]  #: which of those inputs are parameters
     saved: Mapping[str, Any]  #: the node's other saved tensors and options
+    later: tuple[Tensor | None, ...] = ()  #: the gradients that came at its other outputs
 
     def signal(self, leaf: bool) -> float:
         """‖g‖² of the gradients given to parameters, or to everything else."""

@@ -15,7 +15,8 @@ divided between own code and trail such that both take the fewest bits.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,9 +49,16 @@ class Seen:
     elements: int
     channels: bool = False  #: an error for each channel; else one for the tensor
     dense: bool = False  #: zeros get an error, too
+    _known: dict[tuple[int, bool], tuple[Floats, Floats]] = field(default_factory=dict, repr=False)
 
     def coefficients(self, r: Reading, worst: bool) -> tuple[Floats, Floats]:
         """q and t: ‖Δg‖² = Σ eb²·q over the channels, for parameters and for what travels on."""
+        key = id(r), worst
+        if key not in self._known:  # asked for again and again while bounds are searched
+            self._known[key] = self._coefficients(r, worst)
+        return self._known[key]
+
+    def _coefficients(self, r: Reading, worst: bool) -> tuple[Floats, Floats]:
         if worst:
             q, t = r.worst_parameter, r.worst_input
         else:  # a dithered error is uniform within ±eb: its variance is eb²/3
@@ -60,7 +68,7 @@ class Seen:
             q, t = q.sum().view(1), t.sum().view(1)
         return q.numpy(), t.numpy()
 
-    @property
+    @cached_property
     def peak(self) -> Floats:
         found = [load.reading.peak.numpy() for load in self.loads.values()]
         largest: Floats = np.max([p if self.channels else p.max(keepdims=True) for p in found], 0)

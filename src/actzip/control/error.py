@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import grad
 
-from actzip.control import attention, curves
+from actzip.control import attention, curves, recurrent
 from actzip.control.backward import Backward, Formula, Weights, chunks, wide
 
 
@@ -233,4 +233,5 @@ FORMULAS: dict[str, dict[str, Formula]] = {
     "NativeGroupNormBackward0": {"input": _group_norm},
     **curves.FORMULAS,
     **attention.FORMULAS,
+    **recurrent.FORMULAS,
 }

@@ -53,8 +53,8 @@ class Comet(Method):
     warmup     "safe": a thousandth of each tensor's peak until backward has told something;
                "uncompressed", as published: nothing is compressed for the first `interval` steps
     entropy    entropy-code the integers
-    predict    "lorenzo": code differences to the neighbours in two dimensions, as published;
-               None is smaller wherever it was measured, as dither is noise to a prediction
+    predict    "lorenzo": in maps, code differences to the neighbours in two dimensions, as
+               published; None: the integers themselves, a tenth more bytes at these bounds
     rest_bits  of the group code of what the scope leaves out; None keeps that exactly
     verify     decode each tensor at once and raise if any element breaks its bound
 
@@ -68,7 +68,7 @@ class Comet(Method):
     scope: str = "conv"
     warmup: str = "safe"
     entropy: bool = True
-    predict: str | None = None
+    predict: str | None = "lorenzo"
     rest_bits: int | None = 4
     verify: bool = False
 
@@ -134,10 +134,11 @@ class _Policy(ByError):
 
     def coded(self, site: Site, tensor: Tensor, dim: int, errors: Floats) -> Codec:
         m = self._method
-        made: Bounded = self.bounded(site, dim, errors, entropy=m.entropy, predict=m.predict)
+        predict = m.predict if tensor.dim() > 3 else None  # rows of features are no neighbours
+        made: Bounded = self.bounded(site, dim, errors, entropy=m.entropy, predict=predict)
         if not m.verify:
             return made
-        return Verified(made.error, made.rounding, m.entropy, m.predict, dim, site=site.name)
+        return Verified(made.error, made.rounding, m.entropy, predict, dim, site=site.name)
 
     # -- backward told ---------------------------------------------------------------------
 
