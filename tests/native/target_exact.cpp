@@ -31,13 +31,14 @@ int fuzz_index(const uint8_t* bytes, size_t size) {
 int fuzz_window(const uint8_t* bytes, size_t size) {
   Input in{bytes, size};
   choose_isa(in);
-  int64_t g[18];  // pooled size, kernel, stride, padding, dilation, map size
+  int64_t g[19];  // pooled size, kernel, stride, padding, dilation, map size, maps side by side
   int64_t planes = 1 + in.below(4), n = planes;
   for (int d = 0; d < 3; ++d) {
     g[d] = in.below(9), g[3 + d] = 1 + in.below(4), g[6 + d] = 1 + in.below(4);
     g[9 + d] = in.below(3), g[12 + d] = 1 + in.below(3), g[15 + d] = 1 + in.below(20);
     n *= g[d];
   }
+  g[18] = in.below(2) ? 1 : planes;
   Bytes places(static_cast<size_t>(n));
   std::vector<int64_t> indices(static_cast<size_t>(n));
   if (in.below(2)) {

@@ -31,7 +31,6 @@ class Window(Codec):
     size: tuple[int, ...] = (2, 2)
 
     exact: ClassVar[bool] = True
-    logical: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         fields = (self.kernel, self.stride, self.padding, self.dilation, self.size)
@@ -61,7 +60,7 @@ class Window(Codec):
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         places = torch.empty(x.numel(), dtype=torch.uint8, device=x.device)
-        if not kernels.of(x, "window").encode(x, self._geometry(x.shape), places):
+        if x.numel() and not kernels.of(x, "window").encode(x, self._geometry(x.shape), places):
             raise ValueError(f"{self!r}: an index lies outside its window")
         data = allocate(packed_size(x.numel(), self.bits), x.device)
         if self.bits and x.numel():
@@ -77,13 +76,28 @@ class Window(Codec):
         places = torch.zeros(out.numel(), dtype=torch.uint8, device=out.device)
         if self.bits and out.numel():
             kernels.of(out, "index").decode(data, 0, self.bits, places)
-        if not kernels.of(out, "window").decode(places, self._geometry(out.shape), out):
+        if out.numel() and not kernels.of(out, "window").decode(
+            places, self._geometry(out.shape), out
+        ):
             raise PayloadError("a place lies outside the window or the map; the bytes are damaged")
 
-    def _geometry(self, shape: torch.Size) -> list[list[int]]:
-        """Pooled size, kernel, stride, padding, dilation, map size; each of three dimensions."""
-        found = tuple(shape[len(shape) - len(self.kernel) :])
-        ones = (1,) * (3 - len(found))
-        zeros = (0,) * (3 - len(found))
-        parts = (found, self.kernel, self.stride, self.padding, self.dilation, self.size)
-        return [[*(zeros if i == 3 else ones), *part] for i, part in enumerate(parts)]
+    def _view(self, x: Tensor) -> Tensor | None:
+        """(maps before, depth, height, width, channels of channels_last)"""
+        k = len(self.kernel)
+        if x.is_contiguous():
+            spatial = x.shape[x.dim() - k :]
+            return x.view(-1 if x.numel() else 0, *(1,) * (3 - k), *spatial, 1)
+        if x.dim() != k + 2:
+            return None
+        last = x.movedim(1, -1)
+        if not last.is_contiguous():
+            return None
+        return last.view(x.shape[0], *(1,) * (3 - k), *last.shape[1:])
+
+    def _geometry(self, shape: torch.Size) -> list[int]:
+        """Pooled size, kernel, stride, padding, dilation, map size, each of three dimensions; then
+        how many maps lie side by side."""
+        missing = 3 - len(self.kernel)
+        ones, zeros = (1,) * missing, (0,) * missing
+        fields = (ones, self.kernel, ones, self.stride, zeros, self.padding, ones, self.dilation)
+        return [*shape[1:4], *(n for f in (*fields, ones, self.size) for n in f), shape[4]]

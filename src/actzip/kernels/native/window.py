@@ -9,7 +9,7 @@ from actzip.kernels.errors import DamagedError
 from actzip.kernels.native.library import call, threads
 
 
-def encode(indices: Tensor, geometry: list[list[int]], places: Tensor) -> bool:
+def encode(indices: Tensor, geometry: list[int], places: Tensor) -> bool:
     shape = torch.tensor(geometry, dtype=torch.int64)
     try:
         call("window_encode", indices, indices.numel(), shape, places, threads())
@@ -18,7 +18,7 @@ def encode(indices: Tensor, geometry: list[list[int]], places: Tensor) -> bool:
     return True
 
 
-def decode(places: Tensor, geometry: list[list[int]], indices: Tensor) -> bool:
+def decode(places: Tensor, geometry: list[int], indices: Tensor) -> bool:
     shape = torch.tensor(geometry, dtype=torch.int64)
     try:
         call("window_decode", places, indices.numel(), shape, indices, threads())

@@ -1,6 +1,7 @@
 """Max-pool indices as places in their windows, in plain PyTorch: the twin of csrc/window.cpp.
 
-`geometry` is six lists of three: pooled size, kernel, stride, padding, dilation, map size.
+`geometry` is six times three numbers: pooled size, kernel, stride, padding, dilation, map size;
+then how many maps lie side by side in memory.
 """
 
 from __future__ import annotations
@@ -9,21 +10,25 @@ import torch
 from torch import Tensor
 
 
-def _corners(geometry: list[list[int]], device: torch.device) -> list[Tensor]:
+def _rows(geometry: list[int]) -> list[list[int]]:
+    return [geometry[at : at + 3] for at in range(0, 18, 3)]
+
+
+def _corners(geometry: list[int], device: torch.device) -> list[Tensor]:
     """The first coordinate of each window, per dimension, shaped to broadcast."""
-    pooled, _, stride, padding, _, _ = geometry
+    pooled, _, stride, padding, _, _ = _rows(geometry)
     return [
         (torch.arange(pooled[d], device=device) * stride[d] - padding[d]).view(
-            [-1 if d == e else 1 for e in range(3)]
+            [-1 if d == e else 1 for e in range(4)]
         )
         for d in range(3)
     ]
 
 
-def encode(indices: Tensor, geometry: list[list[int]], places: Tensor) -> bool:
+def encode(indices: Tensor, geometry: list[int], places: Tensor) -> bool:
     """Places into `places` (uint8); False when an index lies outside its window."""
-    pooled, kernel, _, _, dilation, size = geometry
-    flat = indices.view(-1, *pooled)
+    pooled, kernel, _, _, dilation, size = _rows(geometry)
+    flat = indices.reshape(-1, *pooled, geometry[18])
     at = [flat // (size[1] * size[2]), flat // size[2] % size[1], flat % size[2]]
     place = torch.zeros_like(flat)
     good = (flat >= 0) & (flat < size[0] * size[1] * size[2])
@@ -36,10 +41,10 @@ def encode(indices: Tensor, geometry: list[list[int]], places: Tensor) -> bool:
     return bool(good.all())
 
 
-def decode(places: Tensor, geometry: list[list[int]], indices: Tensor) -> bool:
+def decode(places: Tensor, geometry: list[int], indices: Tensor) -> bool:
     """Indices from places; False when one is outside its window or the map."""
-    pooled, kernel, _, _, dilation, size = geometry
-    place = places.to(torch.int64).view(-1, *pooled)
+    pooled, kernel, _, _, dilation, size = _rows(geometry)
+    place = places.to(torch.int64).view(-1, *pooled, geometry[18])
     good = place < kernel[0] * kernel[1] * kernel[2]
     steps = [
         place // (kernel[1] * kernel[2]),
