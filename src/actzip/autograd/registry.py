@@ -15,13 +15,15 @@ from actzip.autograd.hosted import send
 from actzip.autograd.identity import Key, Tally, key_of, tensors_in, unit_of
 from actzip.autograd.ledger import Row
 from actzip.autograd.saved import CopyReader, Kept, MaskReader, Pool, Reader, ShapeReader, Stored
+from actzip.autograd.seeds import seeds
 from actzip.autograd.slices import beside, cut, parts_of
 from actzip.autograd.slots import Node, Rule
 from actzip.autograd.slots.masks import RELU
 from actzip.autograd.slots.noise import noise
-from actzip.autograd.slots.windows import window_of
-from actzip.codecs import BitMask, Index
-from actzip.codecs.base import Allocate, Codec, Payload, fresh, overlaps
+from actzip.autograd.slots.windows import integers
+from actzip.autograd.waiting import Waiting
+from actzip.codecs import BitMask
+from actzip.codecs.base import Codec, Payload, overlaps
 from actzip.methods.base import STRENGTH, Policy, Role
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -42,8 +44,7 @@ class Registry:
         self._copies = Copies()
         self.pending = self._copies.made_now
         self._policy = policy
-        self._seed = seed
-        self._drawn = 0
+        self._seeds = seeds(seed)
         self._pool = pool
         self._stored: weakref.WeakValueDictionary[Key, Stored] = weakref.WeakValueDictionary()
         self._values: dict[Key, Row] = {}  # whose values they are
@@ -52,6 +53,7 @@ class Registry:
         self._kept: dict[int, Row] = {}  # the same by storage
         self._pins: dict[int, StorageWeakRef] = {}
         self._raw, self._rest = Tally(), Tally()
+        self.waiting: Waiting | None = None  #: a ReLU's result
         self._number = -1  # sequence number of the node that is looked at
         self.parts = 1  #: in how many parts its backward reads the tensor
 
@@ -82,6 +84,8 @@ class Registry:
 
     def store(self, row: Row, rule: Rule | None, node: Node, t: Tensor) -> Reader | None:
         """Keep t for this row's role; None when autograd keeps the tensor as it is."""
+        if self.waiting is not None and self.waiting.key != key_of(unit_of(t)[0]):
+            self.settle()
         self._number = int(node._sequence_nr())
         self.parts = parts_of(node, row.slot, t, self._policy.slice_bytes)
         if rule is None:
@@ -92,7 +96,7 @@ class Registry:
             return self._value(row, t, BitMask())
         if not t.dtype.is_floating_point:
             if rule.role is Role.INDEX:
-                return self._value(row, t, self._integers(node))
+                return self._value(row, t, integers(node))
             return self._leave(row, t, f"a {t.dtype} tensor outside an index slot stays as it is")
         if t.dtype not in _FLOATS:
             return self._leave(row, t, f"no codec stores {t.dtype}")
@@ -123,15 +127,6 @@ class Registry:
                 _hand_over(owner, row)
         return None
 
-    @staticmethod
-    def _integers(node: Node) -> Codec:
-        """A max-pool's indices are places in windows; all others take the bits of their range."""
-        pooled = getattr(node, "_raw_saved_self", None)
-        saved = None if pooled is None else pooled.data
-        if isinstance(saved, Tensor):
-            return window_of(node, tuple(saved.shape)) or Index()
-        return Index()
-
     def _value(self, row: Row, t: Tensor, codec: Codec | None = None) -> Reader | None:
         """Find t's values stored, or store them with this codec, or with what the method picks."""
         unit, place = unit_of(t)
@@ -145,7 +140,7 @@ class Registry:
             return self._leave(row, t, self._policy.reason(row.site))
         codec = codec if place else cut(codec, self.parts)  # parts of a view are none of its base
         try:
-            payload = codec.encode(unit, seed=self._draw(), allocate=self._pool.slabs.allocate)
+            payload = codec.encode(unit, seed=next(self._seeds), allocate=self._pool.slabs.allocate)
         except (TypeError, ValueError, RuntimeError) as error:
             return self._leave(row, t, f"{codec!r} could not store it: {error}")
         return Reader(self._put(row, unit, payload), t, place)
@@ -169,17 +164,27 @@ class Registry:
                 bits = None
                 _hand_over(self._bits.get(key), row)
             elif stored.relu and not beside(bits, payload):  # it was, but this code cannot tell
-                bits = self._bits_of(self._bits[key], unit, self._pool.slabs.allocate)
+                bits = self._bits_of(self._bits[key], unit, self.parts)
             stored.replace(row.role, payload, bits=bits)
+            self.waiting = None
         stored.site = row.name
         self._values[key] = row
         row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
         return stored
 
-    def _bits_of(self, row: Row, source: Tensor, allocate: Allocate) -> Payload:
-        bits = cut(BitMask(), self.parts).encode(source, allocate=allocate)
+    def _bits_of(self, row: Row, source: Tensor, parts: int) -> Payload:
+        bits = cut(BitMask(), parts).encode(source, allocate=self._pool.slabs.allocate)
         row.codec, row.stored_bytes, row.shared_with = repr(bits.codec), bits.nbytes, ""
         return send(bits) if self._policy.swap else bits
+
+    def settle(self) -> None:
+        """Nobody stored the values of the ReLU's result that waits: its bits are all it needs."""
+        waiting, self.waiting = self.waiting, None
+        due = None if waiting is None else waiting.due
+        if waiting is not None and due is not None:
+            with torch.no_grad():
+                bits = self._bits_of(waiting.row, due, waiting.parts)
+            waiting.stored.replace(Role.MASK, None, bits=bits)
 
     def _find(self, key: Key, role: Role) -> tuple[Stored, Row] | None:
         """The stored tensor of this key if it is good enough for the role, and who holds it."""
@@ -204,15 +209,16 @@ class Registry:
         if found is not None:
             row.shared_with = found[1].name
             return MaskReader(found[0], t, levels)
-        relu = mask is RELU
-        source = t if relu else mask.test(node, t)
-        # not in a slab: the next layer's code of a ReLU result mostly makes the bits unnecessary
-        bits = self._bits_of(row, source, fresh if relu else self._pool.slabs.allocate)
-        if key in self._stored:  # values in a code that cannot tell: the bits stand beside it
-            stored = self._new(Role.MASK, None, bits)
-        else:
-            stored = self._add(key, self._new(Role.MASK, None, bits, relu))
+        if mask is RELU and key not in self._stored:
+            stored = self._add(key, self._new(Role.MASK, Kept.of(t), relu=True))
             self._bits[key] = row
+            self.waiting = Waiting(row, key, stored, self.parts)
+        else:
+            bits = self._bits_of(row, t if mask is RELU else mask.test(node, t), self.parts)
+            stored = self._new(Role.MASK, None, bits)
+            if key not in self._stored:
+                self._add(key, stored)
+                self._bits[key] = row
         return MaskReader(stored, t, levels)
 
     def _noise(self, row: Row, t: Tensor) -> Reader | None:
@@ -280,22 +286,8 @@ class Registry:
         self._stored[key] = stored
         return stored
 
-    def _draw(self) -> int:
-        """A seed of its own for each payload: (session, step, how many before)."""
-        self._drawn += 1
-        return _mix(self._seed + self._drawn * 0x9E3779B97F4A7C15)
-
 
 def _hand_over(owner: Row | None, holder: Row) -> None:
     """The bytes counted at `owner` are gone; it reads what `holder` holds."""
     if owner is not None and owner is not holder:
         owner.stored_bytes, owner.codec, owner.shared_with = 0, "", holder.name
-
-
-def _mix(z: int) -> int:
-    """A 64-bit finalizer (splitmix64): neighbouring inputs give unrelated outputs."""
-    mask = (1 << 64) - 1
-    z &= mask
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
-    return z ^ (z >> 31)

@@ -97,8 +97,10 @@ class Stored:
         value = self.value.nbytes if isinstance(self.value, Payload) else 0
         return value + (self.bits.nbytes if self.bits is not None else 0)
 
-    def replace(self, role: Role, value: Payload | Kept, *, bits: Payload | None = None) -> None:
-        """A stronger need came: keep `value` instead, and only these bits of a mask."""
+    def replace(
+        self, role: Role, value: Payload | Kept | None, *, bits: Payload | None = None
+    ) -> None:
+        """Another need came: keep `value` instead, and only these bits of a mask."""
         self.role, self.value, self.bits, self._decoded = role, value, bits, None
         self._settle()
 

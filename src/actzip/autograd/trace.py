@@ -62,6 +62,15 @@ class Trace:
     def root(self) -> nn.Module | None:
         return None if self._root is None else self._root()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether a ReLU's result waits for the layer behind it, see waiting.py."""
+        return self._registry.waiting is not None
+
+    def settle(self) -> None:
+        """Something else than a layer comes: what waits is stored as it is now."""
+        self._registry.settle()
+
     @cached_property
     def _weights(self) -> set[int]:
         """Names of the storages that parameters and buffers live in, frozen ones too."""
@@ -178,6 +187,7 @@ class Trace:
 
     def close(self) -> None:
         """The pass is over: no memory is held for payloads still to come."""
+        self.settle()
         self._settings.pool.slabs.close()
 
     def stats(self) -> Stats:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -16,6 +17,14 @@ from actzip.autograd.trace import Trace
 _LEAF = 2**64 - 1
 
 _BACKWARD = frozenset({Tensor.backward, torch.autograd.backward, torch.autograd.grad})
+
+#: Layers store the values of their input and edit nothing: a ReLU's bits can wait for them.
+_LAYERS = frozenset(
+    {
+        *(torch.conv1d, torch.conv2d, torch.conv3d, F.linear),
+        *(torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d),
+    }
+)
 
 
 def _sequence_now() -> int:
@@ -56,6 +65,8 @@ class Watcher(TorchFunctionMode):
         if func in _BACKWARD and self.trace.root is None:
             self._close()
             self._open()
+        if self.trace.waiting and func not in _LAYERS:
+            self.trace.settle()
         out = func(*args, **kwargs) if kwargs else func(*args)
         if isinstance(out, Tensor):
             node = out.grad_fn

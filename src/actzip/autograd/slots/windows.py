@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from actzip.autograd.slots.rule import Node
+from actzip.codecs.base import Codec
+from actzip.codecs.index import Index
 from actzip.codecs.window import Window
 
 _DIMENSIONS = {"MaxPool2DWithIndicesBackward0": 2, "MaxPool3DWithIndicesBackward0": 3}
+
+
+def integers(node: Node) -> Codec:
+    """A max-pool's indices are places in windows; all others take the bits of their range."""
+    pooled = getattr(node, "_raw_saved_self", None)
+    saved = None if pooled is None else pooled.data
+    if isinstance(saved, Tensor):
+        return window_of(node, tuple(saved.shape)) or Index()
+    return Index()
 
 
 def window_of(node: Node, map_size: tuple[int, ...]) -> Window | None:
