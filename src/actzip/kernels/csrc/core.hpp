@@ -15,7 +15,9 @@
 #endif
 
 // For the functions that must melt into the loop that calls them: blocks live in registers.
+#ifndef ACTZIP_INLINE  // the sanitized builds of tests/native name one that compiles faster
 #define ACTZIP_INLINE inline __attribute__((always_inline))
+#endif
 
 #define ACTZIP_BEGIN namespace actzip { namespace ACTZIP_ISA {
 #define ACTZIP_END } }
