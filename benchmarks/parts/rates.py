@@ -15,6 +15,7 @@ from actzip.codecs import Bounded, Codec, Group
 def curves() -> Iterator[tuple[str, list[Codec]]]:
     """Codecs from coarse to fine, for data of variance 1."""
     yield "Group, dither", [Group(bits=b) for b in range(1, 9)]
+    yield "Group, dither, entropy", [Group(bits=b, entropy=True) for b in range(1, 9)]
     yield "Group, stochastic", [Group(bits=b, rounding="stochastic") for b in range(1, 9)]
     errors = [2.0**-k for k in range(-1, 7)]
     yield "Bounded", [Bounded(error=e) for e in errors]

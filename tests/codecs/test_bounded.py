@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from torch import Tensor
 
 from actzip.codecs import PayloadError
 from actzip.codecs.bounded import Bounded
+from actzip.kernels.entropy_table import entropy_bits
+from actzip.kernels.reference.bounded_symbols import quantize
 from actzip.testing import conformance
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -31,10 +34,23 @@ def relu_data(n: int, seed: int = 0) -> Tensor:
     return torch.randn(n, generator=torch.Generator().manual_seed(seed)).relu()
 
 
-def smooth_maps() -> Tensor:
+def waves() -> Tensor:
     side = torch.linspace(0, 3, 64)
     map_ = torch.sin(side)[:, None] + torch.cos(2 * side)[None, :]
     return map_.expand(4, 8, 64, 64).contiguous()
+
+
+def fields(size: int, slope: float) -> Tensor:
+    """Random maps whose amplitude falls as 1 / f^slope, like natural images, after a ReLU."""
+    generator = torch.Generator().manual_seed(size)
+    noise = torch.fft.rfft2(torch.randn(4, 16, size, size, generator=generator))
+    radius = torch.fft.fftfreq(size)[:, None].hypot(torch.fft.rfftfreq(size))
+    radius[0, 0] = 1 / size
+    return torch.fft.irfft2(noise / radius**slope, s=(size, size)).relu()
+
+
+def ratio(codec: Bounded, x: Tensor) -> float:
+    return x.nbytes / codec.encode(x).nbytes
 
 
 def formula(n: int, dtype: torch.dtype) -> Tensor:
@@ -95,23 +111,79 @@ def test_dithered_error_is_uniform_and_unbiased() -> None:
     assert codec.variance(x) == pytest.approx(0.05**2 / 3)
 
 
-def test_sizes_at_one_percent_of_the_largest_value() -> None:
+def test_sizes_of_relu_maps_at_one_percent_of_the_largest_value() -> None:
+    x = fields(56, 1.5)
+    error = float(x.max()) / 100
+    assert ratio(Bounded(error=error), x) > 9.1
+    assert ratio(Bounded(error=error, rounding="nearest"), x) > 9.5
+    assert ratio(Bounded(error=error, entropy=True), x) > 11
+    assert ratio(Bounded(error=error, entropy=True, rounding="nearest"), x) > 11.5
+
+
+@pytest.mark.parametrize("rounding", ["dither", "nearest"])
+def test_sizes_of_independent_relu_values_at_one_percent_of_the_largest(rounding: str) -> None:
+    """Nothing to learn from neighbours: what is coded cannot be smaller than its entropy.
+
+    That is 9.84 times smaller than float32 with dither and 10.21 times with nearest, for a million
+    values of which the largest is 4.9 times the deviation. (Dither tells zeros from values below
+    the error, so that the mask survives: 0.12 bits.) Packed blocks pay 1 bit for the bitmap, 5 or 6
+    bits for half of the codes and 0.14 bits for headers and table: 8.55 and 8.81.
+    """
     x = relu_data(1 << 20)
     error = float(x.max()) / 100
-    assert x.nbytes / Bounded(error=error).encode(x).nbytes > 8.5
-    assert x.nbytes / Bounded(error=error, rounding="nearest").encode(x).nbytes > 8.8
-    assert x.nbytes / Bounded(error=error, entropy=True).encode(x).nbytes > 9.6
+    codec = Bounded(error=error, rounding=rounding)
+    symbols, _, _ = quantize(x, codec._layout(x), 0)
+    ideal = 4 * x.numel() / (entropy_bits(torch.bincount(symbols.view(-1)).tolist()) / 8)
+    assert ideal == pytest.approx(9.84 if rounding == "dither" else 10.21, abs=0.03)
+    assert ratio(codec, x) > (8.5 if rounding == "dither" else 8.8)
+    assert ratio(replace(codec, entropy=True), x) > 0.99 * ideal
 
 
 def test_smooth_maps_are_stored_as_differences() -> None:
-    x = smooth_maps()
-    plain = Bounded(error=0.02, rounding="nearest").encode(x)
-    mapped = Bounded(error=0.02, rounding="nearest", predict="lorenzo").encode(x)
-    coded = Bounded(error=0.02, rounding="nearest", predict="lorenzo", entropy=True).encode(x)
-    assert x.nbytes / plain.nbytes > 10
-    assert coded.nbytes < mapped.nbytes
-    for payload in (plain, mapped, coded):
-        assert float((payload.codec.decode(payload) - x).abs().max()) <= 0.02
+    x = fields(112, 2.0)
+    error = float(x.max()) / 100
+    assert ratio(Bounded(error=error), x) > 11.7
+    assert ratio(Bounded(error=error, rounding="nearest"), x) > 12
+    assert ratio(Bounded(error=error, entropy=True), x) > 18
+    assert ratio(Bounded(error=error, entropy=True, predict="lorenzo"), x) > 20
+
+
+def test_waves_have_differences_in_two_dimensions() -> None:
+    """Along a row neighbours differ by up to 2.4 steps, 3 bits: no more than 10.2 in one."""
+    x = waves()
+    plain = Bounded(error=0.02, rounding="nearest")
+    assert ratio(plain, x) > 10
+    assert ratio(replace(plain, entropy=True), x) > 12
+    assert ratio(replace(plain, predict="lorenzo"), x) > 14
+    assert ratio(replace(plain, predict="lorenzo", entropy=True), x) > 24
+    for codec in (plain, replace(plain, predict="lorenzo", entropy=True)):
+        assert float((codec.decode(codec.encode(x)) - x).abs().max()) <= 0.02
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("predict", [None, "lorenzo"])
+def test_both_backends_give_the_same_chains(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, predict: str | None
+) -> None:
+    x = formula(3 * 65536 + 70, dtype).clamp(min=1)
+    x[70_000] = torch.nan
+    codec = Bounded(error=0.4, predict=predict, entropy=True)
+    found = []
+    for backend in ("native", "reference"):
+        monkeypatch.setenv("ACTZIP_KERNELS", backend)
+        found.append(codec.encode(x, seed=3))
+    assert int(found[0].data[0]) == 1
+    assert int(found[0].data[2]) > 1, "spans are in chains"
+    assert torch.equal(found[0].data, found[1].data)
+    decoded = codec.decode(found[0])
+    monkeypatch.setenv("ACTZIP_KERNELS", "native")
+    assert torch.equal(decoded.nan_to_num(), codec.decode(found[0]).nan_to_num())
+
+
+def test_prediction_is_only_used_where_it_helps() -> None:
+    x = relu_data(1 << 18)
+    alone = Bounded(error=0.05, entropy=True)
+    assert replace(alone, predict="lorenzo").encode(x).nbytes == alone.encode(x).nbytes
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -195,12 +267,23 @@ PINNED = {
     "plain": (Bounded(error=0.01), torch.float32, "835f3391c1be1a8e"),
     "nearest": (Bounded(error=0.05, rounding="nearest"), torch.bfloat16, "51a5d7cd8ab7ba34"),
     "half": (Bounded(error=0.02, predict="lorenzo"), torch.float16, "396506d52a38318f"),
-    "entropy": (Bounded(error=0.01, entropy=True), torch.float64, "299938eacae54e87"),
+    "entropy": (Bounded(error=0.01, entropy=True), torch.float64, "46e8f31f7cdd94dd"),
+    "zeros": (Bounded(error=0.5, entropy=True), torch.float32, "976ebeef1efc6ccf"),
+    "differences": (
+        Bounded(error=0.01, entropy=True, predict="lorenzo"),
+        torch.float32,
+        "a514b977245843a7",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", PINNED)
 def test_payload_bytes_are_pinned(backend: str, name: str) -> None:
     codec, dtype, digest = PINNED[name]
-    payload = codec.encode(formula(9000, dtype).view(3, 30, 100), seed=11)
+    x = formula(9000, dtype).view(3, 30, 100)
+    if name == "differences":
+        x = x[:, :, :1] + torch.arange(100).to(dtype) / 64
+    elif name == "zeros":
+        x = x.repeat(8, 1, 1).clamp(min=1.5) - 1.5
+    payload = codec.encode(x, seed=11)
     assert hashlib.sha256(bytes(payload.data.tolist())).hexdigest()[:16] == digest

@@ -19,24 +19,25 @@ int64_t actzip_bounded_count(const uint8_t*, int64_t, int64_t, const uint8_t*, i
                              uint64_t, int64_t, int64_t, int64_t, int64_t, int64_t*, int64_t);
 int64_t actzip_bounded_squeeze(const uint8_t*, int64_t, int64_t, const uint8_t*, int64_t, int64_t,
                                uint64_t, int64_t, int64_t, int64_t, const uint16_t*, int64_t,
-                               uint8_t*, uint8_t*, int64_t*, int64_t*, uint8_t*, int64_t, int64_t);
+                               int64_t, uint8_t*, uint8_t*, int64_t*, int64_t*, uint8_t*, int64_t,
+                               int64_t);
 int64_t actzip_bounded_squeeze_gather(const uint8_t*, int64_t, int64_t, const uint8_t*, int64_t,
                                       int64_t, uint64_t, int64_t, int64_t, int64_t,
-                                      const uint16_t*, int64_t, uint8_t*, uint8_t*,
-                                      const int64_t*, const int64_t*, const uint8_t*, uint8_t*,
-                                      uint8_t*, int64_t);
-int64_t actzip_bounded_unsqueeze(const uint8_t*, const uint8_t*, const uint8_t*, const uint8_t*,
-                                 int64_t, const uint16_t*, int64_t, int64_t, int64_t,
+                                      const uint16_t*, int64_t, int64_t, uint8_t*, uint8_t*,
+                                      const int64_t*, const int64_t*, const uint8_t*,
+                                      const int64_t*, uint8_t*, int64_t);
+int64_t actzip_bounded_unsqueeze(const uint8_t*, const uint8_t*, const int64_t*, const uint8_t*,
+                                 int64_t, const uint16_t*, int64_t, int64_t, int64_t, int64_t,
                                  const uint8_t*, int64_t, int64_t, uint64_t, int64_t, int64_t,
                                  int64_t, uint8_t*, int64_t);
 
 int64_t actzip_entropy_count(const uint8_t*, int64_t, int64_t*, int64_t);
-int64_t actzip_entropy_encode(const uint8_t*, int64_t, const uint16_t*, int64_t*, int64_t*,
+int64_t actzip_entropy_encode(const uint8_t*, int64_t, const uint16_t*, int64_t, int64_t*, int64_t*,
                               uint8_t*, int64_t, int64_t);
-int64_t actzip_entropy_gather(const uint8_t*, int64_t, const uint16_t*, const int64_t*,
-                              const int64_t*, const uint8_t*, uint8_t*, uint8_t*, int64_t);
-int64_t actzip_entropy_decode(const uint8_t*, const uint8_t*, int64_t, const uint16_t*, int64_t,
-                              uint8_t*, int64_t);
+int64_t actzip_entropy_gather(const uint8_t*, int64_t, const uint16_t*, int64_t, const int64_t*,
+                              const int64_t*, const uint8_t*, const int64_t*, uint8_t*, int64_t);
+int64_t actzip_entropy_decode(const int64_t*, const uint8_t*, int64_t, const uint16_t*, int64_t,
+                              int64_t, uint8_t*, int64_t);
 
 int64_t actzip_fixedpoint_range(const uint8_t*, int64_t, int64_t, int64_t, int64_t, uint8_t*,
                                 int64_t);
@@ -61,17 +62,27 @@ int64_t actzip_group_decode(const uint8_t*, int64_t, void*, int64_t, int64_t, in
                             const uint8_t*, const int64_t*, int64_t, int64_t, uint64_t, int64_t);
 
 int64_t actzip_dual_encode(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                           int64_t, const uint8_t*, const int64_t*, int64_t, uint64_t, uint8_t*,
-                           int64_t, uint8_t*, int64_t, void*, int64_t);
+                           int64_t, const uint8_t*, const int64_t*, int64_t, int64_t, uint64_t,
+                           uint8_t*, int64_t, uint8_t*, int64_t, void*, int64_t);
 int64_t actzip_dual_decode(const uint8_t*, int64_t, const uint8_t*, int64_t, void*, int64_t,
                            int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, const uint8_t*,
-                           const int64_t*, int64_t, uint64_t, void*, int64_t);
+                           const int64_t*, int64_t, int64_t, uint64_t, void*, int64_t);
+int64_t actzip_dual_last_encode(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
+                                int64_t, int64_t, const uint8_t*, const int64_t*, int64_t, int64_t,
+                                uint64_t, uint8_t*, int64_t, uint8_t*, int64_t, void*, int64_t);
+int64_t actzip_dual_last_decode(const uint8_t*, int64_t, const uint8_t*, int64_t, void*, int64_t,
+                                int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
+                                const uint8_t*, const int64_t*, int64_t, int64_t, uint64_t, void*,
+                                int64_t);
 
 int64_t actzip_index_range(const void*, int64_t, int64_t, int64_t*, int64_t);
 int64_t actzip_index_encode(const void*, int64_t, int64_t, int64_t, int64_t, uint8_t*, int64_t,
                             int64_t);
 int64_t actzip_index_decode(const uint8_t*, int64_t, void*, int64_t, int64_t, int64_t, int64_t,
                             int64_t);
+
+int64_t actzip_planes_pack(const uint8_t*, int64_t, int64_t, uint8_t*, int64_t, int64_t);
+int64_t actzip_planes_unpack(const uint8_t*, int64_t, int64_t, int64_t, uint8_t*, int64_t);
 
 int64_t actzip_window_encode(const int64_t*, int64_t, const int64_t*, uint8_t*, int64_t);
 int64_t actzip_window_decode(const uint8_t*, int64_t, const int64_t*, int64_t*, int64_t);

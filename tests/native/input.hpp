@@ -37,7 +37,8 @@ struct Input {
   // The rest of the input, repeated as often as needed.
   Bytes fill(size_t size) {
     Bytes out(size);
-    for (size_t i = 0; i < size; ++i) out[i] = left ? at[i % left] : 0;
+    for (size_t done = 0; left && done < size; done += left)
+      std::memcpy(out.data() + done, at, size - done < left ? size - done : left);
     return out;
   }
   // The rest of the input, as it is.
@@ -73,6 +74,48 @@ inline bool damage(Input& in, Bytes& bytes) {
   for (int64_t k = 0; k < flips && !bytes.empty(); ++k)
     bytes[size_t(in.below(int64_t(bytes.size())))] ^= uint8_t(in.number(1) | 1);
   return flips > 0;
+}
+
+// A table of 256 frequencies that sum to 4096, none above 4095; `always` has at least 1.
+inline std::vector<uint16_t> frequencies(Input& in, size_t always) {
+  std::vector<uint16_t> found(256, 0);
+  found[always] = 1;
+  for (int left = 4095; left > 0;) {
+    size_t symbol = size_t(in.below(256));
+    if (found[symbol] == 4095) symbol = (symbol + 1) % 256;
+    const int part = 1 + int(in.below(left)), room = 4095 - found[symbol];
+    found[symbol] = uint16_t(found[symbol] + (part < room ? part : room));
+    left -= part < room ? part : room;
+  }
+  return found;
+}
+
+// Where the codes of each sample of a group payload begin, after the metadata of all groups, and
+// where the last ones end.
+inline std::vector<int64_t> row_offsets(int64_t n, int64_t group, int64_t dtype, const Bytes& bits) {
+  const int64_t groups = (n + group - 1) / group, item = dtype == 3 ? 4 : 2;
+  std::vector<int64_t> at{2 * int64_t(bits.size()) * groups * item};
+  for (uint8_t b : bits) at.push_back(at.back() + (n / 32 * 4 + (n % 32 + 7) / 8) * b);
+  return at;
+}
+
+// Where spans of these sizes begin.
+inline std::vector<int64_t> offsets_of(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> begin;
+  int64_t at = 0;
+  for (int64_t size : sizes) {
+    begin.push_back(at);
+    at += size;
+  }
+  return begin;
+}
+
+// The same for integers: flips a bit of one, or makes it any number.
+inline bool damage(Input& in, std::vector<int64_t>& numbers) {
+  if (numbers.empty() || in.below(4)) return false;
+  int64_t& number = numbers[size_t(in.below(int64_t(numbers.size())))];
+  number = in.below(2) ? number ^ int64_t(1) << in.below(64) : int64_t(in.number(8));
+  return true;
 }
 
 inline void choose_isa(Input& in) { actzip_set_isa_level(int(in.number(1) % 3)); }

@@ -19,6 +19,7 @@ int fuzz_group(const uint8_t*, size_t);
 int fuzz_dual(const uint8_t*, size_t);
 int fuzz_index(const uint8_t*, size_t);
 int fuzz_mask(const uint8_t*, size_t);
+int fuzz_planes(const uint8_t*, size_t);
 int fuzz_window(const uint8_t*, size_t);
 
 static const struct { const char* name; Target run; } TARGETS[] = {
@@ -26,7 +27,7 @@ static const struct { const char* name; Target run; } TARGETS[] = {
     {"entropy", fuzz_entropy}, {"fixedpoint", fuzz_fixedpoint},
     {"group", fuzz_group},     {"dual", fuzz_dual},
     {"index", fuzz_index},     {"mask", fuzz_mask},
-    {"window", fuzz_window},
+    {"planes", fuzz_planes},   {"window", fuzz_window},
 };
 
 static Bytes random_input(std::mt19937_64& random) {

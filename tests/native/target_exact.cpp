@@ -1,4 +1,4 @@
-// Index, Window and BitMask: what is encoded comes back exactly; damaged bytes give a status.
+// Index, Window, BitMask and bit planes: what is encoded comes back exactly; damaged bytes give a status.
 #include "input.hpp"
 
 int fuzz_index(const uint8_t* bytes, size_t size) {
@@ -78,5 +78,35 @@ int fuzz_mask(const uint8_t* bytes, size_t size) {
   require(actzip_mask_decode(data.data(), int64_t(data.size()), out.data(), kind, n, 1,
                              harness_threads) == 0, "decodes");
   if (kind == 4) require(out == x, "a bool mask comes back exactly");
+  return 0;
+}
+
+int fuzz_planes(const uint8_t* bytes, size_t size) {
+  Input in{bytes, size};
+  choose_isa(in);
+  const int64_t n = in.below(4) ? in.below(500) : in.below(70000), bits = in.below(10);
+  const int64_t fits = (n / 32 * 4 + (n % 32 + 7) / 8) * bits;
+  Bytes codes(static_cast<size_t>(n)), data(static_cast<size_t>(fits));
+  const auto unpack = [&] {
+    return actzip_planes_unpack(data.data(), int64_t(data.size()), n, bits, codes.data(),
+                                harness_threads);
+  };
+  const bool sound = bits >= 1 && bits <= 8;
+  if (in.below(2)) {  // the input is the payload, of a size that may be wrong
+    const int64_t wrong = in.below(4) ? 0 : in.below(65) - 32;
+    data = in.fill(size_t(fits + wrong < 0 ? 0 : fits + wrong));
+    require((unpack() == 0) == (sound && int64_t(data.size()) == fits), "a size is checked");
+    if (sound)
+      for (uint8_t code : codes)
+        if (code >> bits) require(false, "a code has no more than its bits");
+    return 0;
+  }
+  const Bytes given = in.fill(size_t(n));
+  const int64_t status = actzip_planes_pack(given.data(), n, bits, data.data(), fits, harness_threads);
+  require((status == 0) == sound, "bits are checked");
+  if (!sound) return 0;
+  require(unpack() == 0, "own bytes decode");
+  for (size_t i = 0; i < given.size(); ++i)
+    if (codes[i] != (given[i] & ((1 << bits) - 1))) require(false, "codes come back");
   return 0;
 }

@@ -35,7 +35,7 @@ from torch import Tensor
 from actzip.kernels.errors import DamagedError
 
 #: Version of the payload format; it changes when the meaning of any stored byte changes.
-FORMAT = 1
+FORMAT = 2
 
 _SEED_BITS = 0xFFFFFFFFFFFFFFFF
 

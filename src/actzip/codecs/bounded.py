@@ -33,8 +33,8 @@ class Bounded(Codec):
 
     error: one number, or a tuple with one per channel; channels are dimension 1, with
     channel_dim=-1 the last. predict="lorenzo": differences are taken in two dimensions, in the
-    maps of the last two. entropy=True: the integers (with predict="lorenzo" their differences) are
-    entropy-coded when that is shorter.
+    maps of the last two. entropy=True: the integers or their differences, whichever takes fewer
+    bits, are entropy-coded when that is shorter than packing.
     """
 
     error: float | tuple[float, ...] = 1e-2

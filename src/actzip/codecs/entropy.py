@@ -5,22 +5,19 @@ A codec that has packed or could pack its codes into `plain` bytes asks::
     coded = entropy_encode(codes, plain, allocate)   # None: plain packing is not longer, use that
     entropy_decode(coded, out)                       # out: uint8, as many as there were codes
 
-One table of frequencies per payload, spans of 65536 codes that are coded and decoded in parallel,
-32 interleaved range-ANS states in each; the bytes are the same on every backend and thread count.
+One table of frequencies per payload; chains of spans of 65536 codes, coded and decoded in parallel,
+with 32 interleaved range-ANS states each; the bytes are the same on every backend and thread count.
 Bounded has its own form of it (codes larger than a byte): kernels/bounded_squeezed.py.
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
 
 from actzip import kernels
 from actzip.codecs.base import Allocate, fresh
-from actzip.kernels import entropy_table
-from actzip.kernels.entropy_table import SPAN, STATES
+from actzip.kernels.entropy_table import Table, coded_bits
 
 
 def entropy_encode(codes: Tensor, plain: int, allocate: Allocate = fresh) -> Tensor | None:
@@ -32,20 +29,13 @@ def entropy_encode(codes: Tensor, plain: int, allocate: Allocate = fresh) -> Ten
         )
     kernel = kernels.of(codes, "entropy")
     counts = kernel.count(codes)
-    frequencies = entropy_table.normalise(counts)
-    if coded_size(counts, frequencies) >= plain:
+    table = Table.of(counts)
+    if table.overhead(codes.numel()) + coded_bits(counts, table.frequencies) / 8 >= plain:
         return None
-    data: Tensor = kernel.encode(codes, frequencies, lambda n: allocate(n, codes.device))
+    data: Tensor = kernel.encode(codes, table, lambda n: allocate(n, codes.device))
     return data if data.numel() < plain else None
 
 
 def entropy_decode(data: Tensor, out: Tensor) -> None:
     """Decode into `out`; a DamagedError for bytes that no encoder writes."""
     kernels.of(out, "entropy").decode(data, out)
-
-
-def coded_size(counts: list[int], frequencies: list[int]) -> int:
-    """Predicted bytes: table, offsets, states and codes; the states' rounding is left out."""
-    spans = -(-sum(counts) // SPAN)
-    fixed = len(entropy_table.store(frequencies)) + (8 + 2 * STATES) * spans
-    return fixed + math.ceil(entropy_table.coded_bits(counts, frequencies) / 8)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "bounded_predict.hpp"
-#include "bounded_wide_decode.hpp"
+#include "bounded_avx2_decode.hpp"
 
 ACTZIP_BEGIN
 namespace bounded {
@@ -92,6 +92,23 @@ inline void dequantize_chunk(const Spec& spec, int64_t first, int n, int level,
   }
 }
 
+#ifdef ACTZIP_BOUNDED_DECODE
+// A whole chunk whose headers are usual. Of a large tensor it goes past the caches, from a buffer: a
+// choice between two kinds of store for each block cost more than the copy.
+template <class T, bool DITHER>
+inline int64_t decode_whole(const Spec& spec, int64_t first, const uint8_t* headers, int level,
+                            Source from, T* out) {
+  alignas(64) T buffer[CHUNK];
+  const bool stream = beyond_caches(spec.n * int64_t(sizeof(T))) && can_stream(out);
+  T* const to = stream ? buffer : out;
+  const int64_t status =
+      spec.channels == 1 ? decode_wide<T, DITHER, true>(spec, first, headers, level, from, to)
+                         : decode_wide<T, DITHER, false>(spec, first, headers, level, from, to);
+  if (stream && status == kOk) stream_copy(out, buffer, sizeof buffer);
+  return status;
+}
+#endif
+
 // Two passes over the chunk: values are made from symbols that have long left the store buffer.
 template <class T, bool DITHER>
 inline int64_t decode_chunk(const Spec& spec, int64_t c, const uint8_t* headers, int level,
@@ -100,12 +117,10 @@ inline int64_t decode_chunk(const Spec& spec, int64_t c, const uint8_t* headers,
   const int n = int(min_of<int64_t>(CHUNK, spec.n - first));
   alignas(64) int32_t symbols[CHUNK];
   headers += c * BLOCKS_PER_CHUNK;
-#ifdef ACTZIP_BOUNDED_WIDE
+#ifdef ACTZIP_BOUNDED_DECODE
   if constexpr (sizeof(Real<T>) == 4)
-    if (n == CHUNK && from.readable - from.end >= WIDE_SLACK && is_usual(headers))
-      return spec.channels == 1
-                 ? decode_wide<T, DITHER, true>(spec, first, headers, level, from, out + first)
-                 : decode_wide<T, DITHER, false>(spec, first, headers, level, from, out + first);
+    if (n == CHUNK && from.readable - from.end >= WIDE_SLACK && is_usual<DITHER>(headers))
+      return decode_whole<T, DITHER>(spec, first, headers, level, from, out + first);
 #endif
   const int64_t status = unpack_chunk(spec, first, n, headers, from, out + first, symbols);
   if (status != kOk) return status;

@@ -5,8 +5,8 @@
 
 ACTZIP_BEGIN
 
-// Counts symbols of the looked-at chunks: counts[0..256) as signed codes, counts[256..512) as
-// unsigned ones, counts[512] negative symbols. Returns what these chunks take when packed plainly.
+// Counts symbols of the looked-at chunks (see bounded_histogram.hpp for counts[769]). Returns what
+// these chunks take when packed plainly.
 int64_t bounded_count(const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* eb,
                       int64_t channels, int64_t inner, uint64_t seed, int64_t dither,
                       int64_t width, int64_t height, int64_t every, int64_t* counts,
@@ -14,12 +14,13 @@ int64_t bounded_count(const uint8_t* x, int64_t n, int64_t dtype, const uint8_t*
   using namespace bounded;
   const Spec spec{n, eb, channels, inner, seed, dither != 0, width, height};
   if (!valid(spec) || every < 1) return kBadArgument;
-  for (int s = 0; s < 513; ++s) counts[s] = 0;
+  for (int s = 0; s < COUNTS; ++s) counts[s] = 0;
+  const int64_t chunks = ceil_div(n, CHUNK);
   return with_rounding(dtype, spec.dither, [&](auto type, auto rounding) -> int64_t {
     using T = decltype(type);
     int64_t packed = 0;
-    parallel_for(ceil_div(ceil_div(n, CHUNK), every), threads, [&](int64_t k) {
-      const int64_t first = k * every * CHUNK;
+    parallel_for(ceil_div(chunks, every), threads, [&](int64_t k) {
+      const int64_t first = looked_at(k, every, chunks) * CHUNK;
       const int count = int(min_of<int64_t>(CHUNK, n - first));
       Histogram found;
       Symbols symbols;
@@ -37,26 +38,41 @@ int64_t bounded_count(const uint8_t* x, int64_t n, int64_t dtype, const uint8_t*
   });
 }
 
+// Squeezes chain k from its last span on; f(span, squeezed) gets each.
+template <class T, bool DITHER, class F>
+inline void squeeze_chain(const bounded::Spec& spec, const T* x, int64_t k,
+                          const bounded::Squeeze& how, const entropy::EncodeTable& table, F&& f) {
+  bounded::Squeezed bytes;
+  entropy::States states;
+  const int64_t first = k * how.chain, spans = ceil_div(spec.n, entropy::SPAN);
+  for (int64_t span = min_of(spans, first + how.chain) - 1; span >= first; --span) {
+    bounded::squeeze_span<T, DITHER>(spec, x, span, how, table, states, bytes);
+    f(span, bytes);
+  }
+}
+
+inline bool valid(const bounded::Squeeze& how, const bounded::Spec& spec) {
+  const bool known = how.kind >= bounded::UNSIGNED && how.kind <= bounded::DIFFERENCES;
+  return known && how.chain >= 1 && how.chain <= entropy::MAX_CHAIN && bounded::valid(spec);
+}
+
 // levels, raw: side information per chunk; sizes per span, -1 when its extra bits found no room;
 // place as in bounded_encode, without the raw values. Returns the sum of the sizes.
 int64_t bounded_squeeze(const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* eb,
                         int64_t channels, int64_t inner, uint64_t seed, int64_t dither,
-                        int64_t width, int64_t height, const uint16_t* frequency,
-                        int64_t is_signed, uint8_t* levels, uint8_t* raw, int64_t* sizes,
+                        int64_t width, int64_t height, const uint16_t* frequency, int64_t kind,
+                        int64_t chain, uint8_t* levels, uint8_t* raw, int64_t* sizes,
                         int64_t* place, uint8_t* workspace, int64_t room, int64_t threads) {
   using namespace bounded;
   const Spec spec{n, eb, channels, inner, seed, dither != 0, width, height};
-  if (!valid(spec)) return kBadArgument;
-  const Squeeze how{frequency, is_signed != 0, levels, raw};
+  const Squeeze how{frequency, Kind(kind), chain, levels, raw};
+  if (!valid(how, spec)) return kBadArgument;
   entropy::EncodeTable table;
   entropy::make_encode(frequency, table);
   return with_rounding(dtype, spec.dither, [&](auto type, auto rounding) -> int64_t {
     using T = decltype(type);
     int64_t used = 0, total = 0;
-    parallel_for(ceil_div(n, entropy::SPAN), threads, [&](int64_t span) {
-      Squeezed bytes;
-      squeeze_span<T, decltype(rounding)::value>(spec, reinterpret_cast<const T*>(x), span, how,
-                                                 table, bytes);
+    const auto put = [&](int64_t span, const Squeezed& bytes) {
       sizes[span] = bytes.bytes < 0 ? -1 : bytes.bytes + bytes.raw_bytes;
       place[span] = -1;
       if (bytes.bytes < 0) return;
@@ -65,70 +81,89 @@ int64_t bounded_squeeze(const uint8_t* x, int64_t n, int64_t dtype, const uint8_
       if (at + bytes.bytes > room) return;
       place[span] = at;
       std::memcpy(workspace + at, bytes.begin, size_t(bytes.bytes));
+    };
+    parallel_for(ceil_div(n, entropy::SPAN * chain), threads, [&](int64_t k) {
+      squeeze_chain<T, decltype(rounding)::value>(spec, reinterpret_cast<const T*>(x), k, how,
+                                                  table, put);
     });
     return total;
   });
 }
 
-// Turns sizes into offsets and puts all spans in order into `data`.
+// Puts all spans in order into `data`; `offsets`: where each begins.
 int64_t bounded_squeeze_gather(const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* eb,
                                int64_t channels, int64_t inner, uint64_t seed, int64_t dither,
                                int64_t width, int64_t height, const uint16_t* frequency,
-                               int64_t is_signed, uint8_t* levels, uint8_t* raw,
+                               int64_t kind, int64_t chain, uint8_t* levels, uint8_t* raw,
                                const int64_t* sizes, const int64_t* place,
-                               const uint8_t* workspace, uint8_t* offsets, uint8_t* data,
+                               const uint8_t* workspace, const int64_t* offsets, uint8_t* data,
                                int64_t threads) {
   using namespace bounded;
   const Spec spec{n, eb, channels, inner, seed, dither != 0, width, height};
-  if (!valid(spec)) return kBadArgument;
-  const Squeeze how{frequency, is_signed != 0, levels, raw};
+  const Squeeze how{frequency, Kind(kind), chain, levels, raw};
+  if (!valid(how, spec)) return kBadArgument;
   entropy::EncodeTable table;
   entropy::make_encode(frequency, table);
   const int64_t spans = ceil_div(n, entropy::SPAN);
-  for (int64_t c = 0, offset = 0; c < spans; offset += sizes[c++]) store_as(offsets + 8 * c, offset);
   return with_rounding(dtype, spec.dither, [&](auto type, auto rounding) -> int64_t {
     using T = decltype(type);
     const T* const from = reinterpret_cast<const T*>(x);
-    parallel_for(spans, threads, [&](int64_t span) {
-      uint8_t* const to = data + load_as<int64_t>(offsets + 8 * span);
-      int64_t kept = 0;
-      for (int64_t c = span * CHUNKS_PER_SPAN; c < min_of((span + 1) * CHUNKS_PER_SPAN, ceil_div(n, CHUNK)); ++c)
-        kept += raw_values(load_as<uint64_t>(raw + 8 * c), int(min_of<int64_t>(CHUNK, n - c * CHUNK)));
-      const int64_t bytes = sizes[span] - kept * int64_t(sizeof(T));
-      copy_raw(spec, from, span, raw, to + bytes);
-      if (place[span] >= 0) {
-        std::memcpy(to, workspace + place[span], size_t(bytes));
-        return;
-      }
-      Squeezed again;
-      squeeze_span<T, decltype(rounding)::value>(spec, from, span, how, table, again);
-      std::memcpy(to, again.begin, size_t(bytes));
+    const auto put = [&](int64_t span, const uint8_t* bytes) {
+      const int64_t kept = raw_bytes<T>(spec, span, raw);
+      uint8_t* const to = data + offsets[span];
+      std::memcpy(to, bytes, size_t(sizes[span] - kept));
+      copy_raw(spec, from, span, raw, to + sizes[span] - kept);
+    };
+    parallel_for(ceil_div(spans, chain), threads, [&](int64_t k) {
+      const int64_t end = min_of(spans, (k + 1) * chain);
+      bool ready = true;
+      for (int64_t span = k * chain; span < end; ++span) ready &= place[span] >= 0;
+      if (ready)
+        for (int64_t span = k * chain; span < end; ++span) put(span, workspace + place[span]);
+      else
+        squeeze_chain<T, decltype(rounding)::value>(
+            spec, from, k, how, table,
+            [&](int64_t span, const Squeezed& again) { put(span, again.begin); });
     });
     return kOk;
   });
 }
 
-int64_t bounded_unsqueeze(const uint8_t* levels, const uint8_t* raw, const uint8_t* offsets,
+// The values of chain k; false for bytes that no encoder writes.
+template <class T, bool DITHER>
+inline bool unsqueeze_chain(const bounded::Spec& spec, int64_t k, const bounded::Squeeze& how,
+                            const entropy::DecodeTable& table, const int64_t* offsets,
+                            const uint8_t* data, int64_t length, T* out) {
+  entropy::States states;
+  const int64_t spans = ceil_div(spec.n, entropy::SPAN);
+  for (int64_t span = k * how.chain; span < min_of(spans, (k + 1) * how.chain); ++span) {
+    const int64_t begin = offsets[span], end = span + 1 < spans ? offsets[span + 1] : length;
+    if (begin < 0 || begin > end || end > length) return false;
+    if (!bounded::unsqueeze_span<T, DITHER>(spec, span, how, table, states, data + begin,
+                                            data + end, out))
+      return false;
+  }
+  return states.at_rest();
+}
+
+int64_t bounded_unsqueeze(const uint8_t* levels, const uint8_t* raw, const int64_t* offsets,
                           const uint8_t* data, int64_t length, const uint16_t* frequency,
-                          int64_t is_signed, int64_t n, int64_t dtype, const uint8_t* eb,
+                          int64_t kind, int64_t chain, int64_t n, int64_t dtype, const uint8_t* eb,
                           int64_t channels, int64_t inner, uint64_t seed, int64_t dither,
                           int64_t width, int64_t height, uint8_t* out, int64_t threads) {
   using namespace bounded;
   const Spec spec{n, eb, channels, inner, seed, dither != 0, width, height};
+  const Squeeze how{frequency, Kind(kind), chain, const_cast<uint8_t*>(levels),
+                    const_cast<uint8_t*>(raw)};
   if (!valid(spec) || length < 0) return kBadArgument;
-  const Squeeze how{frequency, is_signed != 0, const_cast<uint8_t*>(levels), const_cast<uint8_t*>(raw)};
   entropy::DecodeTable table;
-  if (!entropy::make_decode(frequency, table)) return kDamaged;
-  const int64_t spans = ceil_div(n, entropy::SPAN);
+  if (!valid(how, spec) || !entropy::make_decode(frequency, table)) return kDamaged;
   return with_rounding(dtype, spec.dither, [&](auto type, auto rounding) -> int64_t {
     using T = decltype(type);
     int64_t damaged = 0;
-    parallel_for(spans, threads, [&](int64_t span) {
-      const int64_t begin = load_as<int64_t>(offsets + 8 * span);
-      const int64_t end = span + 1 < spans ? load_as<int64_t>(offsets + 8 * (span + 1)) : length;
-      const bool fits = 0 <= begin && begin <= end && end <= length;
-      if (!fits || !unsqueeze_span<T, decltype(rounding)::value>(
-                       spec, span, how, table, data + begin, data + end, reinterpret_cast<T*>(out)))
+    parallel_for(ceil_div(n, entropy::SPAN * chain), threads, [&](int64_t k) {
+      if (!unsqueeze_chain<T, decltype(rounding)::value>(spec, k, how, table, offsets, data, length,
+                                                         reinterpret_cast<T*>(out)))
         atomic_add(&damaged, 1);
     });
     return damaged ? kDamaged : kOk;
@@ -145,23 +180,24 @@ ACTZIP_ENTRY(bounded_count,
 ACTZIP_ENTRY(bounded_squeeze,
              (const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* eb, int64_t channels,
               int64_t inner, uint64_t seed, int64_t dither, int64_t width, int64_t height,
-              const uint16_t* frequency, int64_t is_signed, uint8_t* levels, uint8_t* raw,
-              int64_t* sizes, int64_t* place, uint8_t* workspace, int64_t room, int64_t threads),
-             (x, n, dtype, eb, channels, inner, seed, dither, width, height, frequency, is_signed,
+              const uint16_t* frequency, int64_t kind, int64_t chain, uint8_t* levels,
+              uint8_t* raw, int64_t* sizes, int64_t* place, uint8_t* workspace, int64_t room,
+              int64_t threads),
+             (x, n, dtype, eb, channels, inner, seed, dither, width, height, frequency, kind, chain,
               levels, raw, sizes, place, workspace, room, threads))
 ACTZIP_ENTRY(bounded_squeeze_gather,
              (const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* eb, int64_t channels,
               int64_t inner, uint64_t seed, int64_t dither, int64_t width, int64_t height,
-              const uint16_t* frequency, int64_t is_signed, uint8_t* levels, uint8_t* raw,
-              const int64_t* sizes, const int64_t* place, const uint8_t* workspace,
-              uint8_t* offsets, uint8_t* data, int64_t threads),
-             (x, n, dtype, eb, channels, inner, seed, dither, width, height, frequency, is_signed,
+              const uint16_t* frequency, int64_t kind, int64_t chain, uint8_t* levels,
+              uint8_t* raw, const int64_t* sizes, const int64_t* place, const uint8_t* workspace,
+              const int64_t* offsets, uint8_t* data, int64_t threads),
+             (x, n, dtype, eb, channels, inner, seed, dither, width, height, frequency, kind, chain,
               levels, raw, sizes, place, workspace, offsets, data, threads))
 ACTZIP_ENTRY(bounded_unsqueeze,
-             (const uint8_t* levels, const uint8_t* raw, const uint8_t* offsets,
-              const uint8_t* data, int64_t length, const uint16_t* frequency, int64_t is_signed,
-              int64_t n, int64_t dtype, const uint8_t* eb, int64_t channels, int64_t inner,
-              uint64_t seed, int64_t dither, int64_t width, int64_t height, uint8_t* out,
-              int64_t threads),
-             (levels, raw, offsets, data, length, frequency, is_signed, n, dtype, eb, channels,
+             (const uint8_t* levels, const uint8_t* raw, const int64_t* offsets,
+              const uint8_t* data, int64_t length, const uint16_t* frequency, int64_t kind,
+              int64_t chain, int64_t n, int64_t dtype, const uint8_t* eb, int64_t channels,
+              int64_t inner, uint64_t seed, int64_t dither, int64_t width, int64_t height,
+              uint8_t* out, int64_t threads),
+             (levels, raw, offsets, data, length, frequency, kind, chain, n, dtype, eb, channels,
               inner, seed, dither, width, height, out, threads))

@@ -65,21 +65,17 @@ inline uint8_t* encode_bytes(const uint8_t* symbols, int64_t n, const entropy::E
 }
 
 inline uint8_t* encode_symbols(const uint8_t* symbols, int64_t n, const entropy::EncodeTable& t,
-                               uint8_t* end) {
-  alignas(64) uint32_t x[entropy::STATES];
-  for (uint32_t& state : x) state = entropy::LOWEST;
+                               entropy::States& states, uint8_t* end) {
   const int64_t whole = n / entropy::STATES * entropy::STATES;
-  uint8_t* at = entropy::encode_some(symbols + whole, int(n - whole), t, x, end);
-  at = encode_bytes(symbols, whole, t, x, at);
-  for (int i = entropy::STATES - 1; i >= 0; --i) store_as(at -= 4, x[i]);
-  return at;
+  uint8_t* const at = entropy::encode_some(symbols + whole, int(n - whole), t, states.x, end);
+  return encode_bytes(symbols, whole, t, states.x, at);
 }
 
 #else
 
 inline uint8_t* encode_symbols(const uint8_t* symbols, int64_t n, const entropy::EncodeTable& t,
-                               uint8_t* end) {
-  return entropy::encode_span(symbols, n, t, end);
+                               entropy::States& states, uint8_t* end) {
+  return entropy::encode_span(symbols, n, t, states, end);
 }
 
 #endif

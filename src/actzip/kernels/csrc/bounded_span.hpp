@@ -1,6 +1,8 @@
 // One span of Bounded with the entropy stage: values to bytes and back.
 //
 //   uint32 length of the coded symbols | coded symbols | extra bits | the values of raw blocks
+//
+// The spans of a chain are coded from the last to the first and decoded from the first on.
 #pragma once
 
 #include "bounded_rans.hpp"
@@ -12,7 +14,8 @@ namespace bounded {
 // What a span is coded with, and where its side information goes.
 struct Squeeze {
   const uint16_t* frequency;
-  bool is_signed;
+  Kind kind;
+  int64_t chain;      // spans that share the coder's states
   uint8_t* levels;    // one per chunk
   uint8_t* raw;       // a uint64 per chunk, a bit per block
 };
@@ -32,9 +35,20 @@ inline int64_t raw_values(uint64_t raw, int n) {
   return int64_t(__builtin_popcountll(raw)) * BLOCK - (cut ? (last + 1) * BLOCK - n : 0);
 }
 
+// Bytes of the raw blocks of a span.
+template <class T>
+inline int64_t raw_bytes(const Spec& spec, int64_t span, const uint8_t* raw) {
+  int64_t values = 0;
+  const int64_t first = span * CHUNKS_PER_SPAN;
+  for (int64_t c = first; c < min_of(first + CHUNKS_PER_SPAN, ceil_div(spec.n, CHUNK)); ++c)
+    values += raw_values(load_as<uint64_t>(raw + 8 * c), int(min_of<int64_t>(CHUNK, spec.n - c * CHUNK)));
+  return values * int64_t(sizeof(T));
+}
+
 template <class T, bool DITHER>
 inline void squeeze_span(const Spec& spec, const T* x, int64_t span, const Squeeze& how,
-                         const entropy::EncodeTable& table, Squeezed& out) {
+                         const entropy::EncodeTable& table, entropy::States& states,
+                         Squeezed& out) {
   Symbols symbols;
   alignas(64) uint32_t u[BLOCK];
   const Direct direct = direct_codes(how.frequency);
@@ -51,12 +65,13 @@ inline void squeeze_span(const Spec& spec, const T* x, int64_t span, const Squee
     out.raw_bytes += raw_values(symbols.raw, n) * int64_t(sizeof(T));
     for (int b = 0; b * BLOCK < n; ++b) {
       const int here = min_of(BLOCK, n - b * BLOCK);
-      block_codes(spec, start + done, symbols, b, here, how.is_signed, u);
+      block_codes(spec, start + done, symbols, b, here, how.kind, u);
       put_block(u, here, how.frequency, direct, out.symbols + done + b * BLOCK, extra);
     }
   }
   extra.finish();
-  out.begin = encode_symbols(out.symbols, count, table, middle);
+  out.begin = encode_symbols(out.symbols, count, table, states, middle);
+  if (span % how.chain == 0) out.begin = states.store(out.begin);
   const int64_t coded = middle - out.begin;
   store_as(out.begin -= 4, uint32_t(coded));
   out.bytes = extra.full ? -1 : extra.at - out.begin;
@@ -77,14 +92,14 @@ inline void copy_raw(const Spec& spec, const T* x, int64_t span, const uint8_t* 
 
 // Symbols of a chunk from what the coder gave; false when extra bits run out.
 inline bool expand_chunk(const Spec& spec, int64_t first, int n, const uint8_t* coded,
-                         bool is_signed, BitReader& extra, int32_t* s) {
+                         Kind kind, BitReader& extra, int32_t* s) {
   alignas(64) uint32_t u[BLOCK];
   for (int b = 0; b * BLOCK < n; ++b) {
     const int here = min_of(BLOCK, n - b * BLOCK);
     if (!take_block(coded + b * BLOCK, here, extra, u)) return false;
-    if (spec.width > 0)
+    if (kind == DIFFERENCES)
       unpredict(spec, first, u, b * BLOCK, here, s);
-    else if (is_signed)
+    else if (kind == SIGNED)
       for (int i = 0; i < BLOCK; ++i) s[b * BLOCK + i] = int32_t(unzigzag(u[i]));
     else
       for (int i = 0; i < BLOCK; ++i) s[b * BLOCK + i] = int32_t(u[i]);
@@ -107,36 +122,57 @@ inline const uint8_t* restore_raw(uint64_t raw, int n, const uint8_t* at, const 
   return at;
 }
 
-template <class T, bool DITHER>
-inline bool unsqueeze_span(const Spec& spec, int64_t span, const Squeeze& how,
-                           const entropy::DecodeTable& table, const uint8_t* at,
-                           const uint8_t* end, T* out) {
+// The parts of a span that is being decoded.
+struct Opened {
   alignas(64) uint8_t coded[entropy::SPAN + BLOCK];
-  alignas(64) int32_t symbols[CHUNK];
-  const int64_t start = span * entropy::SPAN, count = min_of(entropy::SPAN, spec.n - start);
-  const int64_t chunk = start / CHUNK, chunks = ceil_div(count, CHUNK);
-  int64_t kept = 0;
-  for (int64_t k = 0; k < chunks; ++k) {
-    const int n = int(min_of<int64_t>(CHUNK, count - k * CHUNK));
-    kept += raw_values(load_as<uint64_t>(how.raw + 8 * (chunk + k)), n) * int64_t(sizeof(T));
-  }
+  BitReader extra;
+  const uint8_t *kept, *end;  // the values of raw blocks
+};
+
+// Decodes the coder's symbols; false for bytes that no encoder writes.
+template <class T>
+inline bool open_span(const Spec& spec, int64_t span, const Squeeze& how,
+                      const entropy::DecodeTable& table, entropy::States& states, const uint8_t* at,
+                      const uint8_t* end, Opened& out) {
+  const int64_t count = min_of(entropy::SPAN, spec.n - span * entropy::SPAN);
+  const int64_t kept = raw_bytes<T>(spec, span, how.raw);
   if (end - at < 4 || kept < 0 || end - at - 4 < kept) return false;
   const int64_t length = load_as<uint32_t>(at);
-  const uint8_t* kept_at = end - kept;
+  out.kept = end - kept, out.end = end;
   at += 4;
-  if (kept_at - at < length) return false;
-  if (!entropy::decode_span(at, at + length, count, table, coded)) return false;
-  for (int64_t i = count; i < ceil_div(count, BLOCK) * BLOCK; ++i) coded[i] = 0;
-  BitReader extra{at + length, kept_at};
+  if (out.kept - at < length) return false;
+  const uint8_t* const words = span % how.chain == 0 ? states.load(at, at + length) : at;
+  if (!words || !entropy::decode_span(words, at + length, count, table, states, out.coded)) return false;
+  for (int64_t i = count; i < ceil_div(count, BLOCK) * BLOCK; ++i) out.coded[i] = 0;
+  out.extra = BitReader{at + length, out.kept};
+  return true;
+}
+
+// The values of chunk c from its symbols, and its raw blocks.
+template <class T, bool DITHER>
+inline bool close_chunk(const Spec& spec, int64_t c, const Squeeze& how, const int32_t* symbols,
+                        Opened& from, T* out) {
+  const int n = int(min_of<int64_t>(CHUNK, spec.n - c * CHUNK));
+  if (how.levels[c] >= LEVELS) return false;
+  dequantize_chunk<T, DITHER>(spec, c * CHUNK, n, how.levels[c], symbols, 0, out + c * CHUNK);
+  from.kept = restore_raw(load_as<uint64_t>(how.raw + 8 * c), n, from.kept, from.end, out + c * CHUNK);
+  return from.kept != nullptr;
+}
+
+template <class T, bool DITHER>
+inline bool unsqueeze_span(const Spec& spec, int64_t span, const Squeeze& how,
+                           const entropy::DecodeTable& table, entropy::States& states,
+                           const uint8_t* at, const uint8_t* end, T* out) {
+  Opened from;
+  if (!open_span<T>(spec, span, how, table, states, at, end, from)) return false;
+  const int64_t first = span * CHUNKS_PER_SPAN;
+  const int64_t chunks = min_of<int64_t>(CHUNKS_PER_SPAN, ceil_div(spec.n, CHUNK) - first);
+  alignas(64) int32_t symbols[CHUNK];
   for (int64_t k = 0; k < chunks; ++k) {
-    const int64_t first = start + k * CHUNK;
-    const int n = int(min_of<int64_t>(CHUNK, count - k * CHUNK));
-    const int level = how.levels[chunk + k];
-    if (level >= LEVELS) return false;
-    if (!expand_chunk(spec, first, n, coded + k * CHUNK, how.is_signed, extra, symbols)) return false;
-    dequantize_chunk<T, DITHER>(spec, first, n, level, symbols, 0, out + first);
-    kept_at = restore_raw(load_as<uint64_t>(how.raw + 8 * (chunk + k)), n, kept_at, end, out + first);
-    if (kept_at == nullptr) return false;
+    const int n = int(min_of<int64_t>(CHUNK, spec.n - (first + k) * CHUNK));
+    if (!expand_chunk(spec, (first + k) * CHUNK, n, from.coded + k * CHUNK, how.kind, from.extra, symbols) ||
+        !close_chunk<T, DITHER>(spec, first + k, how, symbols, from, out))
+      return false;
   }
   return true;
 }

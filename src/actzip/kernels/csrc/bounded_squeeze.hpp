@@ -17,6 +17,10 @@ constexpr uint8_t ESCAPE = 255;
 constexpr int CHUNKS_PER_SPAN = int(entropy::SPAN / CHUNK);
 constexpr int64_t EXTRA_ROOM = 2 * entropy::SPAN;
 
+// What is coded: symbols of which none is negative, any symbols (zigzag), or what the Lorenzo
+// prediction leaves of them.
+enum Kind : int64_t { UNSIGNED = 0, SIGNED = 1, DIFFERENCES = 2 };
+
 inline uint8_t symbol_of(uint32_t u) {
   if (u < DIRECT) return uint8_t(u);
   const int e = bit_width(u) - 1;
@@ -39,11 +43,11 @@ inline uint32_t base_of(uint8_t symbol) {
 // The 64 codes of block b. A raw block counts as zeros; unsigned codes of negative symbols are
 // large and go to the escape.
 inline void block_codes(const Spec& spec, int64_t first, const Symbols& symbols, int b, int n,
-                        bool is_signed, uint32_t* u) {
-  if (spec.width > 0)
+                        Kind kind, uint32_t* u) {
+  if (kind == DIFFERENCES)
     residuals(spec, first, symbols.s, b * BLOCK, n, u);
   else
-    codes_of(symbols.s + b * BLOCK, is_signed, 0, u);
+    codes_of(symbols.s + b * BLOCK, kind == SIGNED, 0, u);
 }
 
 // Bits from the lowest on. Memory from `at` is to hold 8 bytes more than the limit.

@@ -21,12 +21,6 @@ struct WideSymbols {
 // What comes back of y when it is stored as T.
 template <class T> ACTZIP_INLINE F stored_as(F y);
 template <> ACTZIP_INLINE F stored_as<float>(F y) { return y; }
-// The bf16 in the high half, anything in the low one.
-ACTZIP_INLINE __m512i rounded_bf16(F y) {
-  const __m512i i = _mm512_castps_si512(y);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(i, 16), _mm512_set1_epi32(1));
-  return _mm512_add_epi32(i, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-}
 template <> ACTZIP_INLINE F stored_as<bf16>(F y) {
   return _mm512_castsi512_ps(_mm512_and_si512(rounded_bf16(y), _mm512_set1_epi32(int(0xffff0000u))));
 }
@@ -37,16 +31,8 @@ template <> ACTZIP_INLINE F stored_as<f16>(F y) {
 // Stores 64 values.
 template <class T>
 ACTZIP_INLINE void store_block(T* out, const F* y) {
-  for (int k = 0; k < VECTORS; ++k) store(out + k * kLanes, y[k]);
-}
-ACTZIP_INLINE void store_block(bf16* out, const F* y) {
-  alignas(64) static constexpr uint16_t high[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
-                                                    23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
-                                                    45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
-  for (int k = 0; k < VECTORS; k += 2) {
-    const __m512i a = rounded_bf16(y[k]), b = rounded_bf16(y[k + 1]);
-    _mm512_storeu_si512(out + k * kLanes, _mm512_permutex2var_epi16(a, _mm512_load_si512(high), b));
-  }
+  store_all(out, y);
+  store_all(out + 32, y + 2);
 }
 
 // 16 numbers of a grid: all the same in a tensor with ONE channel.

@@ -1,10 +1,10 @@
 // A whole chunk to bytes with AVX-512, for the usual case: no prediction in two dimensions, and no
 // code of more than 8 bits. Two passes: the first quantizes, chooses the modes and puts the codes
-// of each block side by side as bytes; the second packs. In between the bytes leave the store
-// buffer, from which the overlapping stores of the first pass could not be read at once.
+// of each block side by side as bytes; the second packs (bounded_pack.hpp). In between the bytes
+// leave the store buffer, from which the overlapping stores of the first pass could not be read.
 #pragma once
 
-#include "bounded_bits.hpp"
+#include "bounded_pack.hpp"
 #include "bounded_wide.hpp"
 
 #ifdef ACTZIP_BOUNDED_WIDE
@@ -12,10 +12,7 @@
 ACTZIP_BEGIN
 namespace bounded {
 
-struct WideChunk {
-  alignas(64) uint8_t codes[CHUNK + BLOCK];
-  uint64_t nonzero[BLOCKS_PER_CHUNK];
-  uint8_t headers[BLOCKS_PER_CHUNK];
+struct WideChunk : PlannedChunk {
   __m512i most;  // |x / step| as bits
 };
 
@@ -90,29 +87,6 @@ inline bool plan_chunk(const Spec& spec, const T* x, int64_t first, int level, W
   return true;
 }
 
-// Eight codes are `width` bytes: every word is stored whole and the next one covers its rest.
-template <class T>
-inline int64_t pack_planned(const WideChunk& chunk, const T* x, uint8_t* out) {
-  uint8_t* const begin = out;
-  for (int b = 0; b < BLOCKS_PER_CHUNK; ++b) {
-    const uint8_t header = chunk.headers[b];
-    if (header == RAW) {
-      std::memcpy(out, x + b * BLOCK, BLOCK * sizeof(T));
-      out += BLOCK * sizeof(T);
-      continue;
-    }
-    const int width = header & 31;
-    const bool map = (header >> 5 & ~1) == BITMAP;
-    store_as(out, chunk.nonzero[b]);
-    out += map ? 8 : 0;
-    const uint64_t mask = Lanes<uint8_t>::ones * first_bits(width);
-    for (int k = 0; k < 8; ++k)
-      store_as(out + k * width, _pext_u64(load_as<uint64_t>(chunk.codes + b * BLOCK + 8 * k), mask));
-    out += map ? bytes_of(__builtin_popcountll(chunk.nonzero[b]) * width) : 8 * width;
-  }
-  return out - begin;
-}
-
 // The largest |x / step| of a chunk of 16-bit values in one channel, or infinity for one that has
 // no finite product: scaling keeps the order, so the largest |x| will do.
 template <class T>
@@ -149,7 +123,7 @@ inline int64_t encode_wide(const Spec& spec, const T* x, int64_t first, uint8_t*
     if (level > 0 && !plan_chunk<T, DITHER, ONE>(spec, x, first, level, chunk)) return -1;
   }
   std::memcpy(headers, chunk.headers, BLOCKS_PER_CHUNK);
-  return pack_planned(chunk, x, out);
+  return pack_planned<true>(chunk, x, out);
 }
 
 }  // namespace bounded

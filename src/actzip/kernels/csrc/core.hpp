@@ -15,7 +15,9 @@
 #endif
 
 // For the functions that must melt into the loop that calls them: blocks live in registers.
+#ifndef ACTZIP_INLINE  // the sanitized builds of tests/native name one that compiles faster
 #define ACTZIP_INLINE inline __attribute__((always_inline))
+#endif
 
 #define ACTZIP_BEGIN namespace actzip { namespace ACTZIP_ISA {
 #define ACTZIP_END } }
@@ -192,17 +194,28 @@ inline void dither_block_scalar(Key key, int64_t block, float* v) {
   }
 }
 
+// ---- caches ----
+
+// Whether an output of so many bytes is written past the caches: it would have left them before
+// anyone reads it, and an ordinary store first reads the line that it is going to overwrite.
+inline bool beyond_caches(int64_t bytes) { return bytes > (int64_t(32) << 20); }
+
+// Streaming stores take whole lines.
+inline bool can_stream(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
+
 // ---- threads ----
 
 // f(chunk) for chunk in [0, chunks), on `threads` threads of the pool that torch has. What a chunk
 // does must depend on its number only. With one thread no parallel region is started: in a forked
-// data-loader worker that would hang.
+// data-loader worker that would hang. Threads take up to 16 chunks at a time: neighbours in memory
+// stay with one thread, and its prefetcher; but few enough that the last one to finish is not late.
 template <class F>
 inline void parallel_for(int64_t chunks, int64_t threads, F&& f) {
 #ifdef _OPENMP
   if (threads > 1 && chunks > 1) {
-    const int count = int(min_of(threads, chunks));
-#pragma omp parallel for num_threads(count) schedule(dynamic)
+    const int64_t count = min_of(threads, chunks);
+    const int64_t grain = max_of<int64_t>(1, min_of<int64_t>(16, chunks / (16 * count)));
+#pragma omp parallel for num_threads(int(count)) schedule(dynamic, grain)
     for (int64_t c = 0; c < chunks; ++c) f(c);
     return;
   }

@@ -1,7 +1,7 @@
 // Entries of the entropy stage for codes of one byte: count, encode, gather, decode.
 //
-// The codes go in spans of 65536; as in bounded.cpp a finished span waits in the workspace until
-// all sizes are known, or is coded again straight into its place.
+// As in bounded.cpp a finished span waits in the workspace until all sizes are known, or is coded
+// again straight into its place.
 #include "entropy_rans.hpp"
 
 ACTZIP_BEGIN
@@ -21,62 +21,91 @@ int64_t entropy_count(const uint8_t* codes, int64_t n, int64_t* counts, int64_t 
   return kOk;
 }
 
-// sizes and place per span; returns the sum of the sizes. Codes of frequency 0 must not occur.
-int64_t entropy_encode(const uint8_t* codes, int64_t n, const uint16_t* frequency, int64_t* sizes,
-                       int64_t* place, uint8_t* workspace, int64_t room, int64_t threads) {
+// Codes chain k from its last span on; f(span, begin, end) gets the bytes of each.
+template <class F>
+inline void encode_chain(const uint8_t* codes, int64_t n, const entropy::EncodeTable& table,
+                         int64_t chain, int64_t k, F&& f) {
   using namespace entropy;
+  States states;
+  alignas(64) uint8_t bytes[SPAN_ROOM];
+  uint8_t* const end = bytes + SPAN_ROOM;
+  for (int64_t c = min_of(ceil_div(n, SPAN), (k + 1) * chain) - 1; c >= k * chain; --c) {
+    uint8_t* at = encode_span(codes + c * SPAN, min_of(SPAN, n - c * SPAN), table, states, end);
+    if (c == k * chain) at = states.store(at);
+    f(c, at, end);
+  }
+}
+
+// sizes and place per span; returns the sum of the sizes. Codes of frequency 0 must not occur.
+int64_t entropy_encode(const uint8_t* codes, int64_t n, const uint16_t* frequency, int64_t chain,
+                       int64_t* sizes, int64_t* place, uint8_t* workspace, int64_t room,
+                       int64_t threads) {
+  using namespace entropy;
+  if (chain < 1 || chain > MAX_CHAIN) return kBadArgument;
   EncodeTable table;
   make_encode(frequency, table);
   int64_t used = 0;
-  parallel_for(ceil_div(n, SPAN), threads, [&](int64_t c) {
-    alignas(64) uint8_t bytes[SPAN_ROOM];
-    uint8_t* const end = bytes + SPAN_ROOM;
-    const uint8_t* const begin =
-        encode_span(codes + c * SPAN, min_of(SPAN, n - c * SPAN), table, end);
-    sizes[c] = end - begin;
-    const int64_t at = __atomic_fetch_add(&used, sizes[c], __ATOMIC_RELAXED);
-    place[c] = at + sizes[c] <= room ? at : -1;
-    if (place[c] >= 0) std::memcpy(workspace + at, begin, size_t(sizes[c]));
+  parallel_for(ceil_div(n, SPAN * chain), threads, [&](int64_t k) {
+    encode_chain(codes, n, table, chain, k, [&](int64_t c, const uint8_t* begin, const uint8_t* end) {
+      sizes[c] = end - begin;
+      const int64_t at = __atomic_fetch_add(&used, sizes[c], __ATOMIC_RELAXED);
+      place[c] = at + sizes[c] <= room ? at : -1;
+      if (place[c] >= 0 && sizes[c] > 0) std::memcpy(workspace + at, begin, size_t(sizes[c]));
+    });
   });
   return used;
 }
 
-// Turns sizes into the table of offsets (uint64 each) and puts all spans in order into `data`.
-int64_t entropy_gather(const uint8_t* codes, int64_t n, const uint16_t* frequency,
+// Puts all spans in order into `data`: those in the workspace as they are, chains of which one
+// found no room there once more from the codes. `offsets`: where each span begins.
+int64_t entropy_gather(const uint8_t* codes, int64_t n, const uint16_t* frequency, int64_t chain,
                        const int64_t* sizes, const int64_t* place, const uint8_t* workspace,
-                       uint8_t* offsets, uint8_t* data, int64_t threads) {
+                       const int64_t* offsets, uint8_t* data, int64_t threads) {
   using namespace entropy;
+  if (chain < 1 || chain > MAX_CHAIN) return kBadArgument;
   EncodeTable table;
   make_encode(frequency, table);
   const int64_t spans = ceil_div(n, SPAN);
-  for (int64_t c = 0, offset = 0; c < spans; offset += sizes[c++]) store_as(offsets + 8 * c, offset);
-  parallel_for(spans, threads, [&](int64_t c) {
-    uint8_t* const to = data + load_as<int64_t>(offsets + 8 * c);
-    if (place[c] >= 0) {
-      std::memcpy(to, workspace + place[c], size_t(sizes[c]));
-      return;
-    }
-    alignas(64) uint8_t bytes[SPAN_ROOM];
-    encode_span(codes + c * SPAN, min_of(SPAN, n - c * SPAN), table, bytes + SPAN_ROOM);
-    std::memcpy(to, bytes + SPAN_ROOM - sizes[c], size_t(sizes[c]));
+  parallel_for(ceil_div(spans, chain), threads, [&](int64_t k) {
+    bool ready = true;
+    for (int64_t c = k * chain; c < min_of(spans, (k + 1) * chain); ++c) ready &= place[c] >= 0;
+    const auto put = [&](int64_t c, const uint8_t* begin, const uint8_t*) {
+      if (sizes[c] > 0) std::memcpy(data + offsets[c], begin, size_t(sizes[c]));
+    };
+    if (!ready) return encode_chain(codes, n, table, chain, k, put);
+    for (int64_t c = k * chain; c < min_of(spans, (k + 1) * chain); ++c)
+      put(c, workspace + place[c], nullptr);
   });
   return kOk;
 }
 
-int64_t entropy_decode(const uint8_t* offsets, const uint8_t* data, int64_t length,
-                       const uint16_t* frequency, int64_t n, uint8_t* codes, int64_t threads) {
+// Codes of chain k; false for bytes that no encoder writes.
+inline bool decode_chain(const int64_t* offsets, const uint8_t* data, int64_t length, int64_t n,
+                         const entropy::DecodeTable& table, int64_t chain, int64_t k,
+                         uint8_t* codes) {
+  using namespace entropy;
+  const int64_t spans = ceil_div(n, SPAN);
+  States states;
+  for (int64_t c = k * chain; c < min_of(spans, (k + 1) * chain); ++c) {
+    const int64_t begin = offsets[c], end = c + 1 < spans ? offsets[c + 1] : length;
+    if (begin < 0 || begin > end || end > length) return false;
+    const uint8_t* at = data + begin;
+    if (c == k * chain) at = states.load(at, data + end);
+    const int64_t count = min_of(SPAN, n - c * SPAN);
+    if (!at || !decode_span(at, data + end, count, table, states, codes + c * SPAN)) return false;
+  }
+  return states.at_rest();
+}
+
+int64_t entropy_decode(const int64_t* offsets, const uint8_t* data, int64_t length,
+                       const uint16_t* frequency, int64_t chain, int64_t n, uint8_t* codes,
+                       int64_t threads) {
   using namespace entropy;
   DecodeTable table;
-  if (!make_decode(frequency, table)) return kDamaged;
-  const int64_t spans = ceil_div(n, SPAN);
+  if (chain < 1 || chain > MAX_CHAIN || !make_decode(frequency, table)) return kDamaged;
   int64_t damaged = 0;
-  parallel_for(spans, threads, [&](int64_t c) {
-    const int64_t begin = load_as<int64_t>(offsets + 8 * c);
-    const int64_t end = c + 1 < spans ? load_as<int64_t>(offsets + 8 * (c + 1)) : length;
-    const bool fits = 0 <= begin && begin <= end && end <= length;
-    const int64_t count = min_of(SPAN, n - c * SPAN);
-    if (!fits || !decode_span(data + begin, data + end, count, table, codes + c * SPAN))
-      atomic_add(&damaged, 1);
+  parallel_for(ceil_div(n, SPAN * chain), threads, [&](int64_t k) {
+    if (!decode_chain(offsets, data, length, n, table, chain, k, codes)) atomic_add(&damaged, 1);
   });
   return damaged ? kDamaged : kOk;
 }
@@ -87,15 +116,15 @@ ACTZIP_ENTRY(entropy_count,
              (const uint8_t* codes, int64_t n, int64_t* counts, int64_t threads),
              (codes, n, counts, threads))
 ACTZIP_ENTRY(entropy_encode,
-             (const uint8_t* codes, int64_t n, const uint16_t* frequency, int64_t* sizes,
-              int64_t* place, uint8_t* workspace, int64_t room, int64_t threads),
-             (codes, n, frequency, sizes, place, workspace, room, threads))
+             (const uint8_t* codes, int64_t n, const uint16_t* frequency, int64_t chain,
+              int64_t* sizes, int64_t* place, uint8_t* workspace, int64_t room, int64_t threads),
+             (codes, n, frequency, chain, sizes, place, workspace, room, threads))
 ACTZIP_ENTRY(entropy_gather,
-             (const uint8_t* codes, int64_t n, const uint16_t* frequency, const int64_t* sizes,
-              const int64_t* place, const uint8_t* workspace, uint8_t* offsets, uint8_t* data,
-              int64_t threads),
-             (codes, n, frequency, sizes, place, workspace, offsets, data, threads))
+             (const uint8_t* codes, int64_t n, const uint16_t* frequency, int64_t chain,
+              const int64_t* sizes, const int64_t* place, const uint8_t* workspace,
+              const int64_t* offsets, uint8_t* data, int64_t threads),
+             (codes, n, frequency, chain, sizes, place, workspace, offsets, data, threads))
 ACTZIP_ENTRY(entropy_decode,
-             (const uint8_t* offsets, const uint8_t* data, int64_t length,
-              const uint16_t* frequency, int64_t n, uint8_t* codes, int64_t threads),
-             (offsets, data, length, frequency, n, codes, threads))
+             (const int64_t* offsets, const uint8_t* data, int64_t length,
+              const uint16_t* frequency, int64_t chain, int64_t n, uint8_t* codes, int64_t threads),
+             (offsets, data, length, frequency, chain, n, codes, threads))

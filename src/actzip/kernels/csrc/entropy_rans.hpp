@@ -1,6 +1,7 @@
 // The entropy coder: 32 interleaved range-ANS states of 31 bits, words of 16, frequencies that sum
-// to 4096. Symbol i belongs to state i % 32. A span is coded backwards from its end, so that
-// decoding runs forwards: 32 final states (uint32), then the words in the order of reading.
+// to 4096. Symbol i belongs to state i % 32. Spans of 65536 symbols form chains, which are coded
+// backwards from their end, so that decoding runs forwards: the bytes of a span are the words in
+// the order of reading, before them in the first span of a chain its 32 final states (uint32).
 #pragma once
 
 #include "core.hpp"
@@ -17,6 +18,7 @@ constexpr int SCALE_BITS = 12;
 constexpr int SCALE = 1 << SCALE_BITS;
 constexpr uint32_t LOWEST = 1u << 15;  // states live in [2^15, 2^31): signed compares will do
 constexpr int64_t SPAN = 65536;
+constexpr int64_t MAX_CHAIN = 8;       // spans that share their states
 // A symbol costs at most 12 bits and the states 4 bytes each; vector stores need some slack.
 constexpr int64_t SPAN_ROOM = SPAN * SCALE_BITS / 8 + 4 * STATES + 64;
 
@@ -111,33 +113,61 @@ ACTZIP_END
 ACTZIP_BEGIN
 namespace entropy {
 
-// Codes n symbols so that the bytes end at `end`; returns their begin. The room before `end` is
-// SPAN_ROOM, in which there is slack for the vector stores.
-inline uint8_t* encode_span(const uint8_t* symbols, int64_t n, const EncodeTable& t, uint8_t* end) {
+struct States {
   alignas(64) uint32_t x[STATES];
-  for (int i = 0; i < STATES; ++i) x[i] = LOWEST;
+
+  States() {
+    for (uint32_t& state : x) state = LOWEST;
+  }
+  uint8_t* store(uint8_t* at) const {
+    for (int i = STATES - 1; i >= 0; --i) store_as(at -= 4, x[i]);
+    return at;
+  }
+  // Null for bytes that no encoder writes.
+  const uint8_t* load(const uint8_t* at, const uint8_t* end) {
+    if (end - at < 4 * STATES) return nullptr;
+    for (int i = 0; i < STATES; ++i, at += 4) {
+      x[i] = load_as<uint32_t>(at);
+      if (x[i] < LOWEST || x[i] >> 31) return nullptr;
+    }
+    return at;
+  }
+  // As they were before the last symbol of the chain: every chain ends so.
+  bool at_rest() const {
+    for (uint32_t state : x)
+      if (state != LOWEST) return false;
+    return true;
+  }
+};
+
+// Codes the n symbols of a span so that the words end at `end`; returns their begin. The room
+// before `end` is SPAN_ROOM, in which there is slack for the vector stores.
+inline uint8_t* encode_span(const uint8_t* symbols, int64_t n, const EncodeTable& t, States& states,
+                            uint8_t* end) {
   const int64_t whole = n / STATES * STATES;
-  uint8_t* at = encode_some(symbols + whole, int(n - whole), t, x, end);
-  at = encode_rows(symbols, whole, t, x, at);
-  for (int i = STATES - 1; i >= 0; --i) store_as(at -= 4, x[i]);
-  return at;
+  uint8_t* const at = encode_some(symbols + whole, int(n - whole), t, states.x, end);
+  return encode_rows(symbols, whole, t, states.x, at);
 }
 
-// Reads n symbols (room for whole rows of 32); false for bytes that no encoder writes.
+// Reads n symbols from the words of a span (room for whole rows of 32); false when these are too
+// few or too many.
 inline bool decode_span(const uint8_t* at, const uint8_t* end, int64_t n, const DecodeTable& t,
-                        uint8_t* symbols) {
-  alignas(64) uint32_t x[STATES];
-  if (end - at < 4 * STATES) return false;
-  for (int i = 0; i < STATES; ++i, at += 4) {
-    x[i] = load_as<uint32_t>(at);
-    if (x[i] < LOWEST || x[i] >> 31) return false;
-  }
+                        States& states, uint8_t* symbols) {
   const int64_t whole = n / STATES * STATES;
-  int64_t done = decode_rows(symbols, whole, t, x, at, end);  // stops where a row may run short
-  for (; done < whole && at; done += STATES)
-    at = decode_some(symbols + done, STATES, t, x, at, end);
-  if (at) at = decode_some(symbols + whole, int(n - whole), t, x, at, end);
-  return at != nullptr;
+  int64_t done = decode_rows(symbols, whole, t, states.x, at, end);
+  // That stops where a row might run short. The last words of a span of few bits hold thousands of
+  // symbols, so it goes on from a copy with room behind it.
+  uint8_t last[8 * STATES] = {};
+  const int64_t left = end - at;
+  if (left > 0 && left < 4 * STATES) {
+    std::memcpy(last, at, size_t(left));
+    at = last, end = last + left;
+    done += decode_rows(symbols + done, whole - done, t, states.x, at, last + sizeof last);
+  }
+  for (; done < whole && at && at <= end; done += STATES)
+    at = decode_some(symbols + done, STATES, t, states.x, at, end);
+  if (at && at <= end) at = decode_some(symbols + whole, int(n - whole), t, states.x, at, end);
+  return at == end;
 }
 
 }  // namespace entropy

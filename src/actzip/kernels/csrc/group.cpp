@@ -37,10 +37,14 @@ template <class T, bool Zero>
 void decode_all(const uint8_t* data, const Layout& l, int64_t rounding, uint64_t seed, T* out,
                 int64_t threads) {
   const MetaArray<Real<T>> meta{const_cast<uint8_t*>(data), l.samples * l.groups()};
+  const bool large = beyond_caches(l.samples * l.n * int64_t(sizeof(T)));
   each_chunk(l, threads, [&](int64_t s, int64_t g0, int64_t g1) {
     Dither dither{seed};
     const Coding c = coding(l.bits[s], rounding, Zero);
-    decode_groups<T, Zero>(data, l, s, g0, g1, c, dither, meta, out + s * l.n, 0);
+    T* row = out + s * l.n;
+    const bool stream = large && can_stream(row) && l.group % 32 == 0;
+    decode_groups<T, Zero>(data, l, s, g0, g1, c, dither, meta, row, 0, stream);
+    if (stream) end_stream();
   });
 }
 

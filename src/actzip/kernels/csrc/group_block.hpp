@@ -6,7 +6,7 @@
 // Every operation is rounded on its own and in this order, on every backend.
 #pragma once
 
-#include "group_meta.hpp"
+#include "group_range.hpp"
 #include "planes.hpp"
 
 ACTZIP_BEGIN
@@ -40,18 +40,21 @@ template <class R> ACTZIP_INLINE R reciprocal(R step) { return step > 0 ? R(1) /
 // ---- float, bf16, f16: vectors ----
 
 template <bool Zero, bool Noisy>
-ACTZIP_INLINE void encode32(const Block& x, const Block& lo, const Block& inverse, Key key,
-                            int64_t block, int bits, int levels, int64_t m, uint8_t* out) {
+ACTZIP_INLINE Bytes codes32(const Block& x, const Block& lo, const Block& inverse, Noise& noise, int levels) {
   Block t = map(map(x, lo, [](F a, F b) { return vsub(a, b); }), inverse,
                 [](F a, F b) { return vmul(a, b); });
-  if (Noisy) t = map(t, dither_block(key, block), [](F a, F b) { return vadd(a, b); });
-  Bytes codes = min_bytes(round_bytes(t), uint8_t(levels));
-  uint32_t keep = first_bits(m);
-  if (Zero) {
-    codes = add_bytes(codes, 1);
-    keep &= bits32(x, [](F a) { return bits_nonzero(a); });
-  }
-  store_planes(codes, keep, bits, m, out);
+  if (Noisy) t = map(t, noise.next(), [](F a, F b) { return vadd(a, b); });
+  const Bytes codes = min_bytes(round_bytes(t), uint8_t(levels));
+  return Zero ? add_bytes(codes, 1) : codes;
+}
+
+// Codes of the first m of 32 elements that may have a lo and a step each.
+template <bool Zero, bool Noisy>
+ACTZIP_INLINE void encode32(const Block& x, const Block& lo, const Block& inverse, Key key,
+                            int64_t block, int bits, int levels, int64_t m, uint8_t* out) {
+  Noise noise(key, block);
+  const Bytes codes = codes32<Zero, Noisy>(x, lo, inverse, noise, levels);
+  store_planes(codes, first_bits(m) & (Zero ? nonzero32(x.v) : ~0u), bits, m, out);
 }
 
 // The smallest number above zero.
@@ -70,21 +73,28 @@ template <> ACTZIP_INLINE float bounded<f16>(float x) {
   return x > 65504.0f ? 65504.0f : x < -65504.0f ? -65504.0f : x;
 }
 
-template <class T, bool Zero, bool Subtract>
-ACTZIP_INLINE Block decode32(const uint8_t* in, const Block& lo, const Block& step, Key key,
-                             int64_t block, int bits, int64_t m) {
-  const Block code = to_floats(load_planes(in, bits, m));
-  Block q = code;
-  if (Zero) q = map(q, [](F a) { return vsub(a, set1(1.0f)); });
-  if (Subtract) q = map(q, dither_block(key, block), [](F a, F b) { return vsub(a, b); });
+// q: codes counted from the one that stands for lo, less the dither.
+template <class T, bool Zero>
+ACTZIP_INLINE Block values32(const Block& q, const Mask* nonzero, const Block& lo, const Block& step) {
   Block x = map(lo, map(q, step, [](F a, F b) { return vmul(a, b); }),
                 [](F a, F b) { return vadd(a, b); });
   x = map(x, [](F a) { return into_range<T>(a); });
   if (Zero)  // a stored non-zero never decodes to zero: `decoded != 0` is the mask
-    x = map(code, x, [](F c, F a) {
-      return where_nonzero(c, vor(vsign(a), vmax(vabs(a), set1(Tiny<T>::value))));
-    });
+    for (int k = 0; k < kVectors; ++k)
+      x.v[k] = apart_from_zero(nonzero[k], x.v[k], set1(Tiny<T>::value));
   return x;
+}
+
+// The way back of encode32.
+template <class T, bool Zero, bool Subtract>
+ACTZIP_INLINE Block decode32(const uint8_t* in, const Block& lo, const Block& step, Key key,
+                             int64_t block, int bits, int64_t m) {
+  Block q = to_floats(load_planes(in, bits, m));
+  Mask nonzero[kVectors];
+  for (int k = 0; k < kVectors; ++k) nonzero[k] = mask_nonzero(q.v[k]);
+  if (Zero) q = map(q, [](F a) { return vsub(a, set1(1.0f)); });
+  if (Subtract) q = map(q, dither_block(key, block), [](F a, F b) { return vsub(a, b); });
+  return values32<T, Zero>(q, nonzero, lo, step);
 }
 
 // ---- double: plain loops ----

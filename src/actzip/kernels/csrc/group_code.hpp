@@ -36,15 +36,17 @@ inline void encode_walk(const T* x, int64_t origin, const Layout& l, int64_t s, 
     else
       encode32(take32(x + (i - origin), m), lo, inverse, dither.at(b), b, c, m, out);
   };
-  const auto run = [&](int64_t i, int64_t blocks, R lo, R inverse) {
+  const auto run = [&](int64_t i, int64_t groups, int64_t blocks, const Pair<R>* each) {
     if constexpr (sizeof(R) == 4)
-      each_key(dither, lo, inverse, first_block + (i >> 5), blocks, [&](int64_t done, const Run& r) {
-        encode_run<Zero, Noisy>(c.bits, x + (i - origin) + 32 * done, r,
-                                codes + ((i >> 3) + 4 * done) * c.bits);
+      each_key(dither, Run{each, groups, blocks, false, Key{}, first_block + (i >> 5)},
+               [&](int64_t done, const Run& r) {
+        const T* from = x + (i - origin) + 32 * done;
+        uint8_t* out = codes + ((i >> 3) + 4 * done) * c.bits;
+        with_bits(c.bits, [&](auto bits) { encode_run<decltype(bits)::value, Zero, Noisy>(from, r, out); });
       });
     else
-      for (int64_t b = 0; b < blocks; ++b)
-        block(i + 32 * b, int64_t(32), spread<R>(lo), spread<R>(inverse));
+      for (int64_t b = 0; b < groups * blocks; ++b)
+        block(i + 32 * b, int64_t(32), spread<R>(each[b / blocks].lo), spread<R>(each[b / blocks].factor));
   };
   walk<R>(l, g0, g1, value, run, block);
 }
@@ -61,7 +63,7 @@ inline void encode_groups(const T* x, int64_t origin, const Layout& l, int64_t s
 template <class T, bool Zero, bool Subtract>
 inline void decode_walk(const uint8_t* data, const Layout& l, int64_t s, int64_t g0,
                         int64_t g1, const Coding& c, Dither& dither,
-                        const MetaArray<Real<T>>& meta, T* x, int64_t origin) {
+                        const MetaArray<Real<T>>& meta, T* x, int64_t origin, bool stream) {
   using R = Real<T>;
   const uint8_t* codes = data + l.offsets[s];
   const int64_t first_block = s * l.rows32();
@@ -77,15 +79,17 @@ inline void decode_walk(const uint8_t* data, const Layout& l, int64_t s, int64_t
     else
       give32(x + (i - origin), decode32(in, lo, step, dither.at(b), b, c, m), m);
   };
-  const auto run = [&](int64_t i, int64_t blocks, R lo, R step) {
+  const auto run = [&](int64_t i, int64_t groups, int64_t blocks, const Pair<R>* each) {
     if constexpr (sizeof(R) == 4)
-      each_key(dither, lo, step, first_block + (i >> 5), blocks, [&](int64_t done, const Run& r) {
-        decode_run<Zero, Subtract>(c.bits, codes + ((i >> 3) + 4 * done) * c.bits, r,
-                                   x + (i - origin) + 32 * done);
+      each_key(dither, Run{each, groups, blocks, stream, Key{}, first_block + (i >> 5)},
+               [&](int64_t done, const Run& r) {
+        const uint8_t* from = codes + ((i >> 3) + 4 * done) * c.bits;
+        T* to = x + (i - origin) + 32 * done;
+        with_bits(c.bits, [&](auto bits) { decode_run<decltype(bits)::value, Zero, Subtract>(from, r, to); });
       });
     else
-      for (int64_t b = 0; b < blocks; ++b)
-        block(i + 32 * b, int64_t(32), spread<R>(lo), spread<R>(step));
+      for (int64_t b = 0; b < groups * blocks; ++b)
+        block(i + 32 * b, int64_t(32), spread<R>(each[b / blocks].lo), spread<R>(each[b / blocks].factor));
   };
   walk<R>(l, g0, g1, value, run, block);
 }
@@ -93,9 +97,9 @@ inline void decode_walk(const uint8_t* data, const Layout& l, int64_t s, int64_t
 template <class T, bool Zero>
 inline void decode_groups(const uint8_t* data, const Layout& l, int64_t s, int64_t g0, int64_t g1,
                           const Coding& c, Dither& dither, const MetaArray<Real<T>>& meta, T* x,
-                          int64_t origin) {
-  c.subtract ? decode_walk<T, Zero, true>(data, l, s, g0, g1, c, dither, meta, x, origin)
-             : decode_walk<T, Zero, false>(data, l, s, g0, g1, c, dither, meta, x, origin);
+                          int64_t origin, bool stream = false) {
+  c.subtract ? decode_walk<T, Zero, true>(data, l, s, g0, g1, c, dither, meta, x, origin, stream)
+             : decode_walk<T, Zero, false>(data, l, s, g0, g1, c, dither, meta, x, origin, stream);
 }
 
 // ---- raw groups: behind the codes, in order ----

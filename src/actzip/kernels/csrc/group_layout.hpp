@@ -70,24 +70,10 @@ template <> ACTZIP_INLINE Wide<double> spread<double>(double x) {
 ACTZIP_INLINE Block gather(const Wide<float>& w) { return load32(w.a); }
 ACTZIP_INLINE Wide<double> gather(const Wide<double>& w) { return w; }
 
-template <class R> struct Pair { R lo, factor; };
-
-// Walks the groups [g0, g1) of a row; value(g) gives a group's lo and factor.
-// run(first element, blocks, lo, factor) for blocks that lie in one group; block(first element,
-// count, lo, factor) for one that several groups share, or that the row's end cuts short, with a lo
-// and a factor for each element.
+// The walk for groups that do not end with a block.
 template <class R, class V, class G, class H>
-inline void walk(const Layout& l, int64_t g0, int64_t g1, V&& value, G&& run, H&& block) {
+inline void walk_any(const Layout& l, int64_t g0, int64_t g1, V&& value, G&& run, H&& block) {
   const int64_t end = min_of(l.n, g1 * l.group);
-  if (l.group % 32 == 0) {
-    for (int64_t g = g0; g < g1; ++g) {
-      const Pair<R> now = value(g);
-      const int64_t first = g * l.group, length = l.length(g), left = length % 32;
-      run(first, length / 32, now.lo, now.factor);
-      if (left) block(first + length - left, left, spread<R>(now.lo), spread<R>(now.factor));
-    }
-    return;
-  }
   Pair<R> now = value(g0);
   int64_t g = g0, next = min_of(l.n, (g + 1) * l.group);
   const auto advance = [&](int64_t i) {
@@ -98,7 +84,7 @@ inline void walk(const Layout& l, int64_t g0, int64_t g1, V&& value, G&& run, H&
   for (int64_t i = g0 * l.group; i < end;) {
     advance(i);
     if (const int64_t whole = (next - i) / 32) {
-      run(i, whole, now.lo, now.factor);
+      run(i, int64_t(1), whole, &now);
       i += 32 * whole;
       continue;
     }
@@ -111,6 +97,31 @@ inline void walk(const Layout& l, int64_t g0, int64_t g1, V&& value, G&& run, H&
     }
     block(i, m, gather(lo), gather(factor));
     i += 32;
+  }
+}
+
+// Groups of one run at most.
+constexpr int64_t kFew = 64;
+
+// Walks the groups [g0, g1) of a row; value(g) gives a group's lo and factor.
+// run(first element, groups, blocks, lo and factor of each) for groups of so many blocks each;
+// block(first element, count, lo, factor) for one that several groups share, or that the row's end
+// cuts short, with a lo and a factor for each element.
+template <class R, class V, class G, class H>
+inline void walk(const Layout& l, int64_t g0, int64_t g1, V&& value, G&& run, H&& block) {
+  if (l.group % 32) return walk_any<R>(l, g0, g1, value, run, block);
+  Pair<R> few[kFew];
+  const int64_t whole = min_of(g1, l.n / l.group);
+  for (int64_t g = g0; g < whole; g += kFew) {
+    const int64_t count = min_of(kFew, whole - g);
+    for (int64_t k = 0; k < count; ++k) few[k] = value(g + k);
+    run(g * l.group, count, l.group / 32, few);
+  }
+  if (whole < g1) {  // the last group of the row, a short one
+    const int64_t first = whole * l.group, length = l.length(whole), left = length % 32;
+    few[0] = value(whole);
+    run(first, int64_t(1), length / 32, few);
+    if (left) block(first + length - left, left, spread<R>(few[0].lo), spread<R>(few[0].factor));
   }
 }
 

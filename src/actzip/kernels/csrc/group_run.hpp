@@ -1,71 +1,88 @@
-// Runs: the whole blocks of one group, the loop in which nearly all time is spent.
+// Runs: groups of whole blocks, the loops in which nearly all time is spent.
 //
 // Everything a run needs is passed by value and the number of bits is a constant: a store of bytes
-// may alias any object, and the compiler would read it again for each block.
+// may alias any object, and the compiler would read it again for each block. Several groups make
+// one run: setting up the constants for each of them cost a quarter of the time.
 #pragma once
 
 #include "group_block.hpp"
 
 ACTZIP_BEGIN
 
+// factor: 1/step when encoding, step when decoding.
+template <class R> struct Pair { R lo, factor; };
+
 struct Run {
-  float lo, factor;  // factor: 1/step when encoding, step when decoding
-  Key key;           // of all blocks of the run
-  int64_t block, blocks;
+  const Pair<float>* each;  // of every group
+  int64_t groups, blocks;   // blocks of one group
+  bool stream;              // decoded elements go past the caches
+  Key key;                  // of all blocks of the run
+  int64_t block;            // the first one, for the dither
 };
 
 template <int Bits, bool Zero, bool Noisy, class T>
 inline void encode_run(const T* x, Run run, uint8_t* out) {
   constexpr int levels = (1 << Bits) - (Zero ? 2 : 1);
-  const Block lo = spread32(run.lo), inverse = spread32(run.factor);
-  for (int64_t b = 0; b < run.blocks; ++b)
-    encode32<Zero, Noisy>(load32(x + 32 * b), lo, inverse, run.key, run.block + b, Bits, levels, 32,
-                          out + 4 * Bits * b);
+  Noise noise(run.key, run.block);
+  for (int64_t g = 0; g < run.groups; ++g) {
+    const Block lo = spread32(run.each[g].lo), inverse = spread32(run.each[g].factor);
+    for (int64_t b = 0; b < run.blocks; ++b, x += 32, out += 4 * Bits) {
+      const Block block = load32(x);
+      const Bytes codes = codes32<Zero, Noisy>(block, lo, inverse, noise, levels);
+      store_whole<Bits>(codes, Zero ? nonzero32(block.v) : ~0u, out);
+    }
+  }
+}
+
+// Up to 6 bits the bias of the raw dither goes into the code: the sum is exact, and one step less.
+template <int Bits, class T, bool Zero, bool Subtract>
+ACTZIP_INLINE Block decode_whole(const uint8_t* in, const Block& lo, const Block& step, Noise& noise) {
+  constexpr bool fold = Subtract && Bits <= 6;
+  Block q;
+  Mask nonzero[kVectors];
+  unpack_floats<Bits>(in, (fold ? kRawBias : 0) - (Zero ? 1 : 0), q.v, nonzero);
+  if (Subtract) q = map(q, fold ? noise.raw() : noise.next(), [](F a, F b) { return vsub(a, b); });
+  return values32<T, Zero>(q, nonzero, lo, step);
 }
 
 template <int Bits, bool Zero, bool Subtract, class T>
 inline void decode_run(const uint8_t* in, Run run, T* x) {
-  const Block lo = spread32(run.lo), step = spread32(run.factor);
-  for (int64_t b = 0; b < run.blocks; ++b)
-    store32(x + 32 * b, decode32<T, Zero, Subtract>(in + 4 * Bits * b, lo, step, run.key,
-                                                    run.block + b, Bits, 32));
-}
-
-template <bool Zero, bool Noisy, class T>
-inline void encode_run(int bits, const T* x, const Run& run, uint8_t* out) {
-  switch (bits) {
-    case 1: return encode_run<1, Zero, Noisy>(x, run, out);
-    case 2: return encode_run<2, Zero, Noisy>(x, run, out);
-    case 3: return encode_run<3, Zero, Noisy>(x, run, out);
-    case 4: return encode_run<4, Zero, Noisy>(x, run, out);
-    case 5: return encode_run<5, Zero, Noisy>(x, run, out);
-    case 6: return encode_run<6, Zero, Noisy>(x, run, out);
-    case 7: return encode_run<7, Zero, Noisy>(x, run, out);
-    default: return encode_run<8, Zero, Noisy>(x, run, out);
+  Noise noise(run.key, run.block);
+  for (int64_t g = 0; g < run.groups; ++g) {
+    const Block lo = spread32(run.each[g].lo), step = spread32(run.each[g].factor);
+    for (int64_t b = 0; b < run.blocks; ++b, x += 32, in += 4 * Bits) {
+      const Block block = decode_whole<Bits, T, Zero, Subtract>(in, lo, step, noise);
+      run.stream ? stream32(x, block) : store32(x, block);
+    }
   }
 }
 
-template <bool Zero, bool Subtract, class T>
-inline void decode_run(int bits, const uint8_t* in, const Run& run, T* x) {
+// f(BitsTag<bits>{}): the number of bits as a constant.
+template <int N> struct BitsTag { static constexpr int value = N; };
+template <class G> ACTZIP_INLINE auto with_bits(int bits, G&& f) {
   switch (bits) {
-    case 1: return decode_run<1, Zero, Subtract>(in, run, x);
-    case 2: return decode_run<2, Zero, Subtract>(in, run, x);
-    case 3: return decode_run<3, Zero, Subtract>(in, run, x);
-    case 4: return decode_run<4, Zero, Subtract>(in, run, x);
-    case 5: return decode_run<5, Zero, Subtract>(in, run, x);
-    case 6: return decode_run<6, Zero, Subtract>(in, run, x);
-    case 7: return decode_run<7, Zero, Subtract>(in, run, x);
-    default: return decode_run<8, Zero, Subtract>(in, run, x);
+    case 1: return f(BitsTag<1>{});
+    case 2: return f(BitsTag<2>{});
+    case 3: return f(BitsTag<3>{});
+    case 4: return f(BitsTag<4>{});
+    case 5: return f(BitsTag<5>{});
+    case 6: return f(BitsTag<6>{});
+    case 7: return f(BitsTag<7>{});
+    default: return f(BitsTag<8>{});
   }
 }
 
-// f(first block, run) for the pieces of [block, block + blocks) that have one key each.
+// f(blocks before, run) for the pieces of a run that have one key each: nearly always the whole.
 template <class G>
-ACTZIP_INLINE void each_key(Dither& dither, float lo, float factor, int64_t block, int64_t blocks, G&& f) {
-  for (int64_t done = 0; done < blocks;) {
-    const int64_t left = (int64_t(1) << 28) - ((block + done) & ((int64_t(1) << 28) - 1));
-    const int64_t count = min_of(left, blocks - done);
-    f(done, Run{lo, factor, dither.at(block + done), block + done, count});
+ACTZIP_INLINE void each_key(Dither& dither, Run run, G&& f) {
+  const int64_t span = int64_t(1) << 28, total = run.groups * run.blocks;
+  if (total == 0) return;
+  run.key = dither.at(run.block);
+  if (run.block / span == (run.block + total - 1) / span) return f(int64_t(0), run);
+  for (int64_t done = 0; done < total;) {
+    const int64_t at = run.block + done;
+    const int64_t count = min_of(span - at % span, run.blocks - done % run.blocks);
+    f(done, Run{run.each + done / run.blocks, 1, count, run.stream, dither.at(at), at});
     done += count;
   }
 }

@@ -11,7 +11,7 @@ ACTZIP_INLINE uint32_t first_bits(int64_t m) { return m >= 32 ? 0xffffffffu : (1
 
 template <int Bits> ACTZIP_INLINE void store_whole(const Bytes& codes, uint32_t keep, uint8_t* out) {
 #pragma GCC unroll 8
-  for (int j = 0; j < Bits; ++j) store_as<uint32_t>(out + 4 * j, plane(codes, j) & keep);
+  for (int j = 0; j < Bits; ++j) store_as<uint32_t>(out + 4 * j, plane_where(keep, codes, j));
 }
 
 template <int Bits> ACTZIP_INLINE Bytes load_whole(const uint8_t* in) {

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from actzip.kernels.bounded_layout import BoundedLayout, workspace_size, worst_case
-from actzip.kernels.bounded_squeezed import choose_table, look_every, split
-from actzip.kernels.entropy_table import SPAN, SYMBOLS, as_tensor
+from actzip.kernels.bounded_squeezed import NEGATIVE, choose, head, look_every, split
+from actzip.kernels.entropy_table import SPAN
 from actzip.kernels.native.bounded import spec
 from actzip.kernels.native.entropy import frequency_tensor
 from actzip.kernels.native.library import DTYPES, call, threads
@@ -20,12 +20,12 @@ def encode(
 ) -> Tensor | None:
     """The payload, or None when plain packing is shorter."""
     values = (x, layout.n, DTYPES[x.dtype], *spec(layout, seed))
-    counts = torch.empty(2 * SYMBOLS + 1, dtype=torch.int64)
+    counts = torch.empty(NEGATIVE + 1, dtype=torch.int64)
     packed = call("bounded_count", *values, look_every(layout), counts, threads())
-    table = choose_table(counts.tolist(), packed, layout)
-    if table is None:
+    choice = choose(counts.tolist(), packed, layout)
+    if choice is None:
         return None
-    how = (frequency_tensor(table.frequencies), table.is_signed)
+    how = (frequency_tensor(choice.table.frequencies), int(choice.kind), choice.table.chain)
     levels = torch.empty(layout.chunks, dtype=torch.uint8)
     raw = torch.empty(8 * layout.chunks, dtype=torch.uint8)
     sizes, place = torch.empty(2, -(-layout.n // SPAN), dtype=torch.int64)
@@ -33,14 +33,16 @@ def encode(
     workspace = torch.empty(room, dtype=torch.uint8)
     made = (levels, raw, sizes, place, workspace)
     total = call("bounded_squeeze", *values, *how, *made, room, threads())
-    head = torch.cat([as_tensor(table.stored(), x.device), levels, raw])
-    start = head.numel() + 8 * sizes.numel()
-    if bool((sizes < 0).any()) or start + total > worst_case(layout):
+    if bool((sizes < 0).any()):
+        return None
+    first = head(choice, levels, raw, sizes)
+    start = first.numel()
+    if start + total > worst_case(layout):
         return None
     data = allocate(start + total)
-    data[: head.numel()] = head
-    places = (data[head.numel() : start], data[start:])
-    call("bounded_squeeze_gather", *values, *how, *made, *places, threads())
+    data[:start] = first
+    offsets = sizes.cumsum(0) - sizes
+    call("bounded_squeeze_gather", *values, *how, *made, offsets, data[start:], threads())
     return data
 
 
@@ -53,8 +55,9 @@ def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
         parts.offsets,
         parts.body,
         parts.body.numel(),
-        frequency_tensor(parts.table.frequencies),
-        parts.table.is_signed,
+        frequency_tensor(parts.choice.table.frequencies),
+        int(parts.choice.kind),
+        parts.choice.table.chain,
         layout.n,
         DTYPES[out.dtype],
         *spec(layout, seed),

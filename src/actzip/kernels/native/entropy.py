@@ -7,9 +7,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from actzip.kernels import entropy_table
 from actzip.kernels.bounded_layout import workspace_size
-from actzip.kernels.entropy_table import SPAN, SYMBOLS
+from actzip.kernels.entropy_table import (
+    SPAN,
+    SYMBOLS,
+    Table,
+    as_tensor,
+    load_offsets,
+    store_sizes,
+)
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.native.library import call, threads
 
@@ -26,35 +32,36 @@ def count(codes: Tensor) -> list[int]:
     return found
 
 
-def encode(codes: Tensor, frequencies: Sequence[int], allocate: Callable[[int], Tensor]) -> Tensor:
-    """Bytes of the uint8 codes: table, a uint64 offset per span, spans."""
-    n, table = codes.numel(), entropy_table.store(frequencies)
-    spans = -(-n // SPAN)
-    given = (codes, n, frequency_tensor(frequencies))
-    sizes, place = torch.empty(2, spans, dtype=torch.int64)
+def encode(codes: Tensor, table: Table, allocate: Callable[[int], Tensor]) -> Tensor:
+    """Bytes of the uint8 codes: table, a uint32 per span with its size, spans."""
+    n, head = codes.numel(), table.stored()
+    given = (codes, n, frequency_tensor(table.frequencies), table.chain)
+    sizes, place = torch.empty(2, -(-n // SPAN), dtype=torch.int64)
     room = workspace_size(n, 4)
     workspace = torch.empty(room, dtype=torch.uint8)
     total = call("entropy_encode", *given, sizes, place, workspace, room, threads())
-    start = len(table) + 8 * spans
+    start = len(head) + 4 * sizes.numel()
     data = allocate(start + total)
-    data[: len(table)] = entropy_table.as_tensor(table, data.device)
-    ready = (sizes, place, workspace, data[len(table) : start], data[start:])
-    call("entropy_gather", *given, *ready, threads())
+    data[: len(head)] = as_tensor(head, data.device)
+    data[len(head) : start] = store_sizes(sizes)
+    offsets = sizes.cumsum(0) - sizes
+    call("entropy_gather", *given, sizes, place, workspace, offsets, data[start:], threads())
     return data
 
 
 def decode(data: Tensor, out: Tensor) -> None:
-    frequencies, size = entropy_table.load(data)
-    start = size + 8 * -(-out.numel() // SPAN)
+    table, size = Table.load(data)
+    start = size + 4 * -(-out.numel() // SPAN)
     if data.numel() < start:
         raise DamagedError(f"entropy_decode: {data.numel()} bytes are too few")
     body = data[start:]
     call(
         "entropy_decode",
-        data[size:start],
+        load_offsets(data[size:start], body.numel()),
         body,
         body.numel(),
-        frequency_tensor(frequencies),
+        frequency_tensor(table.frequencies),
+        table.chain,
         out.numel(),
         out,
         threads(),

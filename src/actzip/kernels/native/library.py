@@ -19,7 +19,7 @@ from torch import Tensor
 from actzip.kernels.errors import DamagedError
 
 #: Equals actzip_interface() in csrc/isa.cpp; a library built from other sources is not used.
-INTERFACE = 3
+INTERFACE = 4
 
 OK, DAMAGED, BAD_ARGUMENT, BAD_VALUE = 0, -1, -2, -3
 

@@ -17,12 +17,16 @@ from actzip.kernels.bounded_layout import (
     worst_case,
 )
 from actzip.kernels.bounded_squeezed import (
+    COUNTS_OF,
     DIRECT,
     ESCAPE,
-    SqueezeTable,
-    choose_table,
+    NEGATIVE,
+    Choice,
+    Kind,
+    choose,
     extra_bits,
-    look_every,
+    head,
+    looked_at,
     split,
 )
 from actzip.kernels.entropy_table import SPAN, SYMBOLS, as_tensor
@@ -45,31 +49,31 @@ def encode(
 ) -> Tensor | None:
     """The payload, or None when plain packing is shorter."""
     symbols, raw, levels = quantize(x, layout, seed)
-    table = _look(symbols.clone(), raw, layout)
-    if table is None:
+    choice = _look(symbols.clone(), raw, layout)  # which packing would change
+    if choice is None:
         return None
-    codes = _codes(symbols, layout, table.is_signed).view(-1)[: layout.n].cpu().numpy()
+    codes = _codes(symbols, layout, choice.kind).view(-1)[: layout.n].cpu().numpy()
     wanted = _symbol_of(codes)
-    missing = np.array(table.frequencies)[wanted] == 0
+    missing = np.array(choice.table.frequencies)[wanted] == 0
     found: Bytes = np.where(missing, ESCAPE, wanted).astype(np.uint8)
     values = padded(x, BLOCK).view(torch.uint8).cpu().numpy()
     spans = []
-    for k, coded in enumerate(encode_spans(found, table.frequencies)):
+    for k, coded in enumerate(encode_spans(found, choice.table)):
         here = slice(k * SPAN, (k + 1) * SPAN)
         extra = _extra_bytes(found[here], codes[here])
         if len(extra) > _EXTRA_ROOM:
             return None
         kept = _raw_bytes(values, raw.cpu().numpy(), k, layout)
         spans.append(len(coded).to_bytes(4, "little") + coded + extra + kept)
-    sizes = np.array([len(s) for s in spans], dtype=np.int64)
-    offsets = (np.cumsum(sizes) - sizes).astype("<u8").tobytes()
     maps = padded(raw, BLOCKS_PER_CHUNK).view(-1, 8, 8).long() << torch.arange(8, device=x.device)
-    head = bytes(levels.tolist()) + bytes(maps.sum(2).view(-1).tolist())
-    joined = table.stored() + head + offsets + b"".join(spans)
-    if len(joined) > worst_case(layout):
+    maps = maps.sum(2).view(-1).to(torch.uint8)
+    sizes = torch.tensor([len(s) for s in spans], device=x.device)
+    first = head(choice, levels.to(torch.uint8), maps, sizes)
+    body = as_tensor(b"".join(spans), x.device)
+    if first.numel() + body.numel() > worst_case(layout):
         return None
-    data = allocate(len(joined))
-    data.copy_(as_tensor(joined, data.device))
+    data = allocate(first.numel() + body.numel())
+    torch.cat([first, body], out=data)
     return data
 
 
@@ -81,12 +85,13 @@ def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
         raise DamagedError("bounded_decode: the stored bytes are damaged")
     raw = raw[: layout.blocks]
     coded, extras, kept = _cut(parts.offsets, parts.body, raw, layout)
-    found = decode_spans(coded, parts.table.frequencies, layout.n)
+    kind = parts.choice.kind
+    found = decode_spans(coded, parts.choice.table, layout.n)
     codes = _with_extra(found, extras)
     symbols = padded(torch.from_numpy(codes).to(data.device), BLOCK)
-    if parts.table.is_signed or layout.width:
+    if kind != Kind.UNSIGNED:
         symbols = unzigzag(symbols)
-    if layout.width:
+    if kind == Kind.DIFFERENCES:
         symbols = unpredict(symbols, torch.ones_like(raw), layout)
     inside = torch.arange(layout.blocks * BLOCK, device=data.device) < layout.n
     symbols = torch.where(inside.view(-1, BLOCK), symbols, torch.zeros_like(symbols))
@@ -97,19 +102,21 @@ def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
     out.copy_(values.view(-1)[: layout.n])
 
 
-def _look(symbols: Tensor, raw: Tensor, layout: BoundedLayout) -> SqueezeTable | None:
-    """The table from every so manyth chunk, as bounded_count finds it."""
-    every = look_every(layout)
-    chunk = torch.arange(layout.blocks * BLOCK, device=symbols.device) // CHUNK
-    looked = (chunk % every == 0)[: layout.n]
-    flat = symbols.view(-1)[: layout.n][looked]
-    signed = _codes(symbols, layout, True).view(-1)[: layout.n][looked]
-    counts = _count(signed) + _count(flat[flat >= 0]) + [int((flat < 0).sum())]
-    sizes = packed_sizes(symbols, raw, layout)
-    packed = int(
-        sizes[torch.arange(layout.blocks, device=raw.device) // BLOCKS_PER_CHUNK % every == 0].sum()
-    )
-    return choose_table(counts, packed, layout)
+def _look(symbols: Tensor, raw: Tensor, layout: BoundedLayout) -> Choice | None:
+    """What some of the chunks ask for, as bounded_count finds it."""
+    here = torch.zeros(layout.chunks, dtype=torch.bool, device=symbols.device)
+    here[looked_at(layout).to(symbols.device)] = True
+    looked = here.repeat_interleave(CHUNK)[: layout.n]
+    counts = [0] * (NEGATIVE + 1)
+    for kind, begin in COUNTS_OF.items():
+        codes = _codes(symbols, layout, kind).view(-1)[: layout.n][looked]
+        if kind == Kind.UNSIGNED:
+            counts[NEGATIVE] = int((codes >> 31).sum())
+            codes = codes[codes >> 31 == 0]
+        counts[begin : begin + SYMBOLS] = _count(codes)
+    blocks = here.repeat_interleave(BLOCKS_PER_CHUNK)[: layout.blocks]
+    packed = int(packed_sizes(symbols, raw, layout)[blocks].sum())
+    return choose(counts, packed, layout)
 
 
 def _count(codes: Tensor) -> list[int]:
@@ -118,11 +125,11 @@ def _count(codes: Tensor) -> list[int]:
     return counts
 
 
-def _codes(symbols: Tensor, layout: BoundedLayout, is_signed: bool) -> Tensor:
+def _codes(symbols: Tensor, layout: BoundedLayout, kind: Kind) -> Tensor:
     """Codes as unsigned 32-bit numbers; negative ones without a sign are large."""
-    if layout.width:
+    if kind == Kind.DIFFERENCES:
         return zigzag(residuals(symbols, layout))
-    return zigzag(symbols) if is_signed else symbols & 0xFFFFFFFF
+    return zigzag(symbols) if kind == Kind.SIGNED else symbols & 0xFFFFFFFF
 
 
 def _symbol_of(codes: Ints) -> Ints:
@@ -173,16 +180,13 @@ def _cut(
     offsets: Tensor, body: Tensor, raw: Tensor, layout: BoundedLayout
 ) -> tuple[list[Bytes], list[Bytes], Tensor]:
     """Coded symbols and extra bits of each span, and the values of all raw blocks."""
-    begins = np.frombuffer(offsets.cpu().numpy().tobytes(), dtype="<i8").astype(np.int64)
-    ends = np.append(begins, body.numel())[1:]
-    if (begins < 0).any() or (begins > ends).any() or (ends > body.numel()).any():
-        raise DamagedError("bounded_decode: the stored bytes are damaged")
+    ends = [*offsets.tolist()[1:], body.numel()][: offsets.numel()]
     lengths = torch.full((layout.blocks,), BLOCK * layout.itemsize)
     if layout.blocks:
         lengths[-1] -= (layout.blocks * BLOCK - layout.n) * layout.itemsize
     kept_bytes = padded(lengths * raw.cpu(), SPAN // BLOCK).sum(1).tolist()
     coded, extras, kept = [], [], [body.new_zeros(0)]
-    for begin, end, size in zip(begins.tolist(), ends.tolist(), kept_bytes, strict=True):
+    for begin, end, size in zip(offsets.tolist(), ends, kept_bytes, strict=True):
         length = int.from_bytes(bytes(body[begin : begin + 4].tolist()), "little")
         if begin + 4 + length + size > end:
             raise DamagedError("bounded_decode: the stored bytes are damaged")

@@ -1,0 +1,168 @@
+"""Range ANS against Huffman on the symbols that codecs really code: bits and speed.
+
+    python benchmarks/entropy.py                  # 2 Mi codes each, best of 300
+    python benchmarks/entropy.py --rounds 3       # does it run?
+
+Both coders get the same symbols and a table made from their counts, and run in turns in one process
+on 1 and 2 threads into memory that has been touched before. Huffman: canonical codes of at most 11
+bits, eight interleaved streams, up to four symbols per look-up (parts/huffman.cpp). Prints a table
+and writes results/entropy.json (not with fewer rounds).
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+from torch import Tensor
+
+from actzip.codecs import Group
+from actzip.kernels.entropy_table import SPAN, Table, entropy_bits
+from actzip.kernels.native import library
+from actzip.kernels.native.entropy import count, frequency_tensor
+from actzip.kernels.native.library import call
+from actzip.kernels.reference.planes import unpack
+from parts.huffman import Huffman
+
+RESULTS = Path(__file__).parent / "results"
+CODES, ROUNDS = 1 << 21, 300
+ISA = ("portable", "AVX2", "AVX-512")
+
+
+def symbols(codes: int) -> Iterator[tuple[str, int, Tensor]]:
+    """(name, codes per symbol, symbols) as Group and Bounded hand them to the coder."""
+    generator = torch.Generator().manual_seed(0)
+    normal = torch.randn(codes, generator=generator)
+    for bits, together in ((2, 4), (2, 1), (4, 2), (4, 1)):
+        yield f"Group {bits} bits, normal", together, of_group(normal, bits, together)
+    yield "Group 2 bits, ReLU", 4, of_group(normal.relu(), 2, 4)
+    top = float(normal.max())
+    for part in (0.01, 0.1):
+        step = 2 * part * top
+        yield f"Bounded {part:.0%} of max, ReLU", 1, (normal.relu() / step).round().byte()
+    u = torch.rand(codes, generator=generator) - 0.5
+    laplace = -u.sign() * (1 - 2 * u.abs()).clamp(min=1e-7).log()
+    for steps in (16, 4):
+        low = float(laplace.min())
+        scaled = (laplace - low) / (float(laplace.max()) - low) * steps
+        yield f"{steps + 1} steps over the range, Laplace", 1, scaled.round().byte()
+
+
+def of_group(x: Tensor, bits: int, together: int) -> Tensor:
+    """The codes of a Group payload, several to a symbol (codecs/squeeze.py)."""
+    codec = Group(bits=bits)
+    data, layout = codec.encode(x).data, codec._layout(x)
+    planes = data[layout.offsets[0] : layout.offsets[1]]
+    return unpack(planes, x.numel() // together, bits * together)
+
+
+class Rans:
+    """The kernels of the entropy stage on memory that is there before it is timed."""
+
+    def __init__(self, n: int, threads: int, table: Table) -> None:
+        self._n, self._threads, self._table = n, threads, table
+        self._frequency = frequency_tensor(table.frequencies)
+        self._sizes, self._place = torch.empty(2, -(-n // SPAN), dtype=torch.int64)
+        self._room = 2 * n + 4096
+        self._workspace = torch.zeros(self._room, dtype=torch.uint8)
+
+    def encode(self, x: Tensor) -> int:
+        given = (x, self._n, self._frequency, self._table.chain, self._sizes, self._place)
+        total = call("entropy_encode", *given, self._workspace, self._room, self._threads)
+        return total + len(self._table.stored()) + 4 * self._sizes.numel()
+
+    def arrange(self, x: Tensor) -> None:
+        """Puts the spans in order, which decoding needs and Huffman's spans are spared."""
+        given = (x, self._n, self._frequency, self._table.chain, self._sizes, self._place)
+        self._offsets = self._sizes.cumsum(0) - self._sizes
+        self._data = torch.zeros(int(self._sizes.sum()), dtype=torch.uint8)
+        ready = (self._workspace, self._offsets, self._data, self._threads)
+        call("entropy_gather", *given, *ready)
+
+    def decode(self, out: Tensor) -> None:
+        given = (self._offsets, self._data, self._data.numel(), self._frequency)
+        call("entropy_decode", *given, self._table.chain, self._n, out, self._threads)
+
+
+def compare(x: Tensor, threads: int, rounds: int) -> dict[str, Any]:
+    """Bytes and best seconds of both coders."""
+    counts = count(x)
+    rans, huffman = Rans(x.numel(), threads, Table.of(counts)), Huffman(x.numel(), threads)
+    huffman.table(torch.tensor(counts))
+    out = torch.zeros(x.numel() + 8, dtype=torch.uint8)
+    facts: dict[str, Any] = {"entropy": entropy_bits(counts) / 8}
+    facts["rans"], facts["huffman"] = rans.encode(x), huffman.encode(x)
+    rans.arrange(x)
+    for coder in (rans, huffman):
+        coder.decode(out)
+        if not torch.equal(out[: x.numel()], x):
+            raise RuntimeError(f"{type(coder).__name__} gave other symbols back")
+    acts: dict[str, Callable[[], object]] = {
+        "rans_encode": lambda: rans.encode(x),
+        "huffman_encode": lambda: huffman.encode(x),
+        "rans_decode": lambda: rans.decode(out),
+        "huffman_decode": lambda: huffman.decode(out),
+    }
+    best = dict.fromkeys(acts, float("inf"))
+    for _ in range(rounds):
+        for name, act in acts.items():
+            began = time.perf_counter()
+            act()
+            best[name] = min(best[name], time.perf_counter() - began)
+    return facts | best
+
+
+def measure(codes: int, rounds: int) -> Iterator[dict[str, Any]]:
+    for name, together, x in symbols(codes):
+        for threads in (1, 2):
+            found = compare(x, threads, rounds)
+            n = x.numel() * together
+            row: dict[str, Any] = {"name": name, "together": together, "threads": threads}
+            for key in ("entropy", "rans", "huffman"):
+                row[f"{key}_bits"] = 8 * found.pop(key) / n
+            yield row | {f"{key}_gcodes": n / seconds / 1e9 for key, seconds in found.items()}
+
+
+def show(results: list[dict[str, Any]]) -> Grid:
+    grid = Grid(title="rANS / Huffman: bits per code, and 10⁹ codes per second")
+    for header in ("symbols", "codes each", "entropy", "bits", "threads", "encode", "decode"):
+        grid.add_column(header, no_wrap=True)
+    for row in results:
+        both = {
+            key: f"{row[f'rans_{key}']:.3f} / {row[f'huffman_{key}']:.3f}"
+            for key in ("bits", "encode_gcodes", "decode_gcodes")
+        }
+        facts = (row["name"], str(row["together"]), f"{row['entropy_bits']:.3f}", both["bits"])
+        speed = (both["encode_gcodes"], both["decode_gcodes"])
+        grid.add_row(*facts, str(row["threads"]), *speed)
+    return grid
+
+
+def main(codes: int = CODES, rounds: int = ROUNDS) -> None:
+    torch.set_num_threads(2)
+    results = list(measure(codes, rounds))
+    console = Console(width=130)
+    console.print(show(results))
+    if codes < CODES or rounds < ROUNDS:
+        return
+    facts = {
+        "machine": platform.processor() or platform.machine(),
+        "codes": codes,
+        "rounds": rounds,
+        "instructions": ISA[library.isa_level()],
+        "results": results,
+    }
+    (RESULTS / "entropy.json").write_text(json.dumps(facts, indent=1) + "\n")
+    console.print(f"written to {RESULTS.name}/entropy.json")
+
+
+if __name__ == "__main__":
+    typer.run(main)
