@@ -134,7 +134,8 @@ class Session:
     def samples(self, indices: torch.Tensor | Sequence[int]) -> None:
         """Say which samples of the data set the next forward pass is given, by their indices.
 
-        Methods that spread bits over samples then remember how sensitive each of them was.
+        Methods that spread bits over samples then remember how sensitive each of them was. For
+        that they look at each backward pass so announced, which takes several times as long.
         """
         self._indices = sample_indices(indices)
 
