@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(NATIVE)
 	touch $(STAMP)
 
 train: setup
-	$(BIN)/actzip train
+	$(BIN)/actzip compare --quick
 
 test: setup
 	$(BIN)/pytest --cov --cov-report=term

@@ -29,8 +29,11 @@ def load(name: str) -> Any:
 
 
 def train() -> str:
-    """The digits job: one column per method."""
-    runs = load("train")["results"]
+    """The digits job: one column per method; train.json is a compare.json, or older."""
+    found = load("train")
+    if "rows" in found:
+        return compared(found)
+    runs = found["results"]
     first = runs[0]
     config = first["config"]
     rows = [
@@ -43,6 +46,32 @@ def train() -> str:
     ]
     title = f"{config['model']}, batch {config['batch']}, {config['epochs']} epochs"
     return markdown([title, *(r["config"]["method"] for r in runs)], rows)
+
+
+def compared(found: Any) -> str:
+    """What `actzip compare` wrote: one line per method."""
+    config = found["config"]
+    percent = found["metric"] != "perplexity"
+    rows = []
+    for r in found["rows"]:
+        if r["metric"] is None:
+            rows.append([r["label"], f"failed: {r['error']}", *[""] * 5])
+            continue
+        spread = "" if r["spread"] is None else f" ± {r['spread'] * (100 if percent else 1):.2f}"
+        rows.append(
+            [
+                r["label"],
+                (f"{r['metric']:.2%}" if percent else f"{r['metric']:.2f}") + spread,
+                size(r["stored_bytes"]),
+                f"{r['ratio']:.2f}×",
+                size(r["live_peak"]),
+                "-" if r["resident_peak"] is None else size(r["resident_peak"]),
+                "-" if r["slower"] is None else f"{r['slower']:.2f}×",
+            ]
+        )
+    title = f"{config['model']}, batch {config['batch']}, {config['epochs']} epochs"
+    columns = [found["metric"], "saved", "ratio", "live peak", "resident peak", "step time"]
+    return markdown([title, *columns], rows)
 
 
 def step() -> str:

@@ -23,7 +23,7 @@ from actzip.commands.table import table
 from actzip.tasks.catalogue import TASKS
 from actzip.tasks.config import make
 from actzip.tasks.cost import Cost
-from actzip.tasks.engine import Progress, Result
+from actzip.tasks.result import Progress, Result
 
 runner = CliRunner()
 TINY = ["--model", "resnet8", "--epochs", "1", "--batch", "64", "--threads", "1", "--side", "8"]
@@ -133,6 +133,7 @@ def test_one_method_writes_its_folder_and_resumes_nothing_more(
     assert {path.name for path in folder.iterdir()} == {
         "checkpoint.pt",
         "metrics.jsonl",
+        "report.html",
         "result.json",
     }
     before = json.loads((folder / "result.json").read_text())
@@ -143,13 +144,6 @@ def test_one_method_writes_its_folder_and_resumes_nothing_more(
     code, output = invoke("train", "--resume", str(folder), "--batch", "32")
     assert code == 2
     assert "has batch=64, asked was 32" in re.sub(r"[\s│]+", " ", output)
-
-
-def test_a_second_run_gets_a_folder_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a-2").mkdir()
-    assert train._free(tmp_path / "a") == tmp_path / "a-3"
-    assert train._free(tmp_path / "b") == tmp_path / "b"
 
 
 def test_a_folder_with_a_run_in_it_is_not_written_over(tmp_path: Path) -> None:

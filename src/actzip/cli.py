@@ -7,6 +7,9 @@ from typing import Annotated
 import typer
 
 import actzip
+from actzip.commands.compare import compare
+from actzip.commands.max_batch import max_batch
+from actzip.commands.profile import profile
 from actzip.commands.train import train
 
 app = typer.Typer(
@@ -14,7 +17,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
-app.command()(train)
+for command in (train, compare, profile, max_batch):
+    app.command()(command)
 
 
 def main() -> None:

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from actzip.memory.measure import size
-from actzip.tasks import engine
+from actzip.tasks.result import Progress as At
+from actzip.tasks.result import Result
 from actzip.tasks.task import Task
 
 
@@ -42,19 +43,19 @@ class Bar:
     def stop(self) -> None:
         self._progress.stop()
 
-    def show(self, at: engine.Progress) -> None:
+    def show(self, at: At) -> None:
         self._progress.update(
             self._line, completed=at.step, total=at.steps, figures=figures(at, self._task)
         )
 
-    def done(self, result: engine.Result) -> None:
+    def done(self, result: Result) -> None:
         metric = shown(self._task, result.metrics)
         self._progress.update(
             self._line, figures=f"{metric} · {result.step_seconds * 1e3:.0f} ms a step"
         )
 
 
-def figures(at: engine.Progress, task: Task) -> str:
+def figures(at: At, task: Task) -> str:
     """What is known at a step, the unknown left out."""
     parts = [f"loss {at.loss:.3f}"]
     if at.metrics:

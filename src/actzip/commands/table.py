@@ -8,8 +8,7 @@ from rich.table import Table
 
 from actzip.commands.progress import shown
 from actzip.memory.measure import size
-from actzip.tasks.engine import Result
-from actzip.tasks.spelling import label
+from actzip.tasks.result import Result
 
 LEGEND = (
     "saved: what is kept for backward in one step. Live peak: tensors of one step above weights "
@@ -23,7 +22,7 @@ def table(results: list[Result]) -> Table:
     made = Table()
     made.add_column(f"{first.model}, batch {first.batch}")
     for result in results:
-        made.add_column(label(result.config.method, result.config.options), justify="right")
+        made.add_column(result.label, justify="right")
     plain = next((r for r in results if r.config.method == "plain"), None)
     for name, show in _ROWS.items():
         made.add_row(name, *(show(result, plain) for result in results))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import actzip
 from actzip.memory.measure import measure
+from actzip.report.modules import Share, by_module
+from actzip.tasks.curve import Curve, joined
 from actzip.tasks.trainer import Part, Trainer
 
 
@@ -23,10 +25,22 @@ class Cost:
     stored_bytes: int
     held_bytes: int  #: live tensors between forward and backward
     live_peak: int  #: most live bytes at any time of the step
+    #: raw and stored bytes of every module; empty where no session can look into the blocks
+    modules: list[Share] = field(default_factory=list)
+    curve: Curve = field(default_factory=Curve)  #: live bytes over the step
 
     @property
     def ratio(self) -> float:
         return self.raw_bytes / self.stored_bytes if self.stored_bytes else 1.0
+
+    @classmethod
+    def read(cls, values: dict[str, Any]) -> Cost:
+        """The cost of which `values` is the JSON."""
+        known = {name: value for name, value in values.items() if name != "ratio"}
+        known["modules"] = [Share(**each) for each in known["modules"]]
+        points, phases = known["curve"]["points"], known["curve"]["phases"]
+        known["curve"] = Curve([(s, b) for s, b in points], [(n, s) for n, s in phases])
+        return cls(**known)
 
 
 def cost(build: Callable[[str], Trainer], method: str, part: Part, state: dict[str, Any]) -> Cost:
@@ -37,23 +51,30 @@ def cost(build: Callable[[str], Trainer], method: str, part: Part, state: dict[s
     with measure() as whole:
         with measure() as forward:
             loss = trainer.loss(part)
-        loss.backward()
-        del loss
-        trainer.advance()
-    stats = None if trainer.session is None else trainer.session.stats()
+        with measure() as backward:
+            loss.backward()
+            del loss
+        with measure() as update:
+            trainer.advance()
     trainer.close()
-    if stats is not None:
-        return Cost(stats.raw_bytes, stats.stored_bytes, forward.live_end, whole.live_peak)
-    raw = _raw_bytes(trainer if method != "checkpoint" else build("plain"), part)
-    found = Cost(raw, raw, forward.live_end, whole.live_peak)
-    return replace(found, stored_bytes=found.held_bytes) if method == "checkpoint" else found
+    curve = joined([("forward", forward), ("backward", backward), ("update", update)])
+    if trainer.session is not None:
+        stats = trainer.session.stats()
+        kept = (stats.raw_bytes, stats.stored_bytes, forward.live_end, whole.live_peak)
+        return Cost(*kept, by_module(stats), curve)
+    raw, modules = _plain(trainer if method != "checkpoint" else build("plain"), part)
+    if method == "checkpoint":
+        return Cost(raw, forward.live_end, forward.live_end, whole.live_peak, [], curve)
+    return Cost(raw, raw, forward.live_end, whole.live_peak, modules, curve)
 
 
-def _raw_bytes(trainer: Trainer, part: Part) -> int:
+def _plain(trainer: Trainer, part: Part) -> tuple[int, list[Share]]:
     """What PyTorch keeps, counted by a session that changes no value."""
     with warnings.catch_warnings():  # that it may compress nothing is no news here
         warnings.simplefilter("ignore", actzip.ActzipWarning)
         session = actzip.compress(trainer.model, method="lossless")
         trainer.loss(part)
         session.remove()
-    return session.stats().raw_bytes
+    stats = session.stats()
+    modules = [Share(each.name, each.raw_bytes, each.raw_bytes) for each in by_module(stats)]
+    return stats.raw_bytes, [each for each in modules if each.raw_bytes]

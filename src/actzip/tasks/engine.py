@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,67 +14,16 @@ from torch import Tensor
 
 from actzip.memory.measure import reset_resident_peak, resident
 from actzip.tasks import data as sources
+from actzip.tasks import sites
 from actzip.tasks.config import Config
-from actzip.tasks.cost import Cost, cost
+from actzip.tasks.cost import cost
 from actzip.tasks.interrupt import Interrupt
 from actzip.tasks.journal import Journal, read_checkpoint
+from actzip.tasks.result import History, Progress, Result
 from actzip.tasks.task import Batch
 from actzip.tasks.trainer import Part, Trainer
 
 _WARMUP = 2  #: steps that are not timed: oneDNN builds its kernels in them
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a run is; sent after every step and after every test."""
-
-    step: int
-    steps: int
-    epoch: int  #: of the epochs, the first is 1
-    loss: float
-    metrics: dict[str, float]  #: of the last test; empty before the first
-    step_seconds: float
-    stored_bytes: int | None  #: kept for backward in this step; None where no session counts it
-    resident: int | None  #: bytes of the process now; None without /proc
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a run reached and what it cost."""
-
-    config: Config
-    metrics: dict[str, float]  #: on the test set, at the end
-    tests: list[dict[str, float]]  #: the same after each tested epoch, with its number, "epoch"
-    losses: list[float]  #: of every step
-    step_seconds: float  #: median over all steps but the first ones; fetching data left out
-    seconds: float  #: all steps and tests, fetching included
-    cost: Cost
-    resident_peak: int | None  #: growth of the process from the first step on; None without /proc
-
-    @property
-    def metric(self) -> float:
-        """The task's main figure."""
-        return self.metrics[self.config.kind.metric]
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON-ready values."""
-        values = asdict(self)
-        values["metric"] = self.metric
-        values["cost"]["ratio"] = self.cost.ratio
-        return values
-
-
-@dataclass
-class History:
-    """What happened so far; part of the checkpoint."""
-
-    epoch: int = 0  #: finished epochs
-    done: int = 0  #: steps of the present epoch that are finished
-    order: list[int] = field(default_factory=list)  #: of the present epoch; empty before it
-    tests: list[dict[str, float]] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
-    step_seconds: list[float] = field(default_factory=list)
-    seconds: float = 0.0
 
 
 def run(
@@ -183,9 +132,13 @@ class Loop:
         history.done += 1
         history.losses.append(loss)
         history.step_seconds.append(seconds)
-        stored = None if trainer.session is None else trainer.session.stats().stored_bytes
+        stored, step = None, len(history.losses)
+        if trainer.session is not None:
+            stored = trainer.session.stats().stored_bytes
+            if sites.is_look(step, self.steps):
+                sites.note(history.sites, step, trainer.session)
         at = Progress(
-            step=len(history.losses),
+            step=step,
             steps=self.steps,
             epoch=history.epoch + 1,
             loss=loss,
@@ -208,7 +161,7 @@ class Loop:
 
     def _part(self, indices: Tensor, rng: torch.Generator | None = None) -> Part:
         inputs, targets = self.data.train.batch(indices, rng)
-        return Part(indices, self._laid_out(inputs), targets)
+        return Part(self._laid_out(inputs), targets)
 
     def _laid_out(self, inputs: Tensor) -> Tensor:
         if self.config.channels_last and inputs.dim() == 4:
@@ -245,6 +198,7 @@ class Loop:
                 self.trainer.state_dict(),
             ),
             resident_peak=resident_peak,
+            sites=history.sites,
         )
         self.journal.result(result.plain())
         return result

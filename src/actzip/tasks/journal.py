@@ -51,6 +51,18 @@ class Journal:
         os.replace(fresh, self.checkpoint)
 
 
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """What a finished run left in its folder; None where no run has finished."""
+    path = folder / RESULT
+    if not path.exists():
+        return None
+    try:
+        values: dict[str, Any] = json.loads(path.read_text())
+        return {**values}  # a list is no result
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is no result of actzip: {error}; remove that folder") from error
+
+
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """The state in a checkpoint, or in the folder of a run; it can hold data only, no code."""
     file = path / CHECKPOINT if path.is_dir() else path

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Part:
-    """What one backward pass gets: examples by their number in the training set."""
+    """What one backward pass gets."""
 
-    indices: Tensor
     inputs: Tensor
     targets: Any
 
@@ -46,8 +45,6 @@ class Trainer:
 
     def loss(self, part: Part) -> Tensor:
         """The forward pass of one part."""
-        if self.session is not None and hasattr(self.session, "samples"):
-            self.session.samples(part.indices)
         with self.precision():
             return self.task.loss(self.model, part.inputs, part.targets)
 

@@ -1,0 +1,136 @@
+"""``actzip max-batch``: the largest batch that truly runs under a limit of resident memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from actzip.commands import options
+from actzip.commands.compare import METHODS
+from actzip.commands.options import option
+from actzip.memory.measure import size as shown
+from actzip.tasks.config import Config, make
+from actzip.tasks.fit import Largest, Try, attempt, available, read_size, search
+from actzip.tasks.journal import replace_text
+from actzip.tasks.spelling import label
+
+
+def max_batch(
+    context: typer.Context,
+    limit: Annotated[str, option("Resident bytes of the whole process: 4GiB, 900MB.")],
+    methods: options.Methods = METHODS,
+    start: Annotated[int, typer.Option(help="The batch that is tried first.", min=1)] = 16,
+    most: Annotated[int, typer.Option(help="Larger batches are not tried.", min=1)] = 65536,
+    within: Annotated[
+        float, typer.Option(help="How exact: 0.02 is to 2 %; 0 to one example.", min=0, max=1)
+    ] = 0.02,
+    task: options.Task = None,
+    data: options.Data = None,
+    model: options.Model = None,
+    size: options.Size = None,
+    optimizer: options.Optimizer = None,
+    precision: options.Precision = None,
+    channels_last: options.ChannelsLast = None,
+    side: options.Side = None,
+    length: options.Length = None,
+    threads: options.Threads = None,
+    out: Annotated[Path | None, option("Write what was found as JSON.")] = None,
+) -> None:
+    """Find the largest batch of each method by real steps in fresh processes.
+
+    A batch fits when its steps end and the process never had more resident memory than the limit.
+    """
+    with options.refusals():
+        nbytes = read_size(limit)
+        configs = _configs(context.params, nbytes)
+    console = Console()
+    found: list[Largest] = []
+    stopped = False
+    try:
+        for config in configs:
+            first = found[0].batch if found and found[0].batch else start
+            found.append(_largest(config, nbytes, min(first, most), most, within, console))
+    except KeyboardInterrupt:
+        stopped = True
+    if found:
+        console.print(table(found, configs[0]), LEGEND.format(limit=shown(nbytes)))
+        if out is not None:
+            values = {"torch": torch.__version__, "limit": nbytes, "within": within}
+            values["config"] = configs[0].plain()
+            values["found"] = [{**each.plain(), "ratio": ratio(each, found)} for each in found]
+            replace_text(out, json.dumps(values, indent=1) + "\n")
+            console.print(f"written: {out}", markup=False, soft_wrap=True)
+    if stopped:
+        raise typer.Exit(130)
+
+
+LEGEND = (
+    "Whole process, imports included, at most {limit} resident; three steps of the optimizer in a "
+    "fresh process for every try."
+)
+
+
+def _configs(params: dict[str, Any], limit: int) -> list[Config]:
+    free = available()
+    if free is not None and limit > free:
+        raise ValueError(
+            f"--limit {params['limit']} is more than the {shown(free)} that this machine has free; "
+            "a try could push out other programs: choose less"
+        )
+    given = options.given({name: value for name, value in params.items() if name != "limit"})
+    chosen = options.methods(params["methods"])
+    return [make(**given, batch=1, method=name, options=own) for name, own in chosen]
+
+
+def _largest(
+    config: Config, limit: int, start: int, most: int, within: float, console: Console
+) -> Largest:
+    tries: list[Try] = []
+    name = label(config.method, config.options)
+
+    def tried(batch: int) -> bool:
+        found = attempt(replace(config, batch=batch), limit)
+        tries.append(found)
+        peak = "" if found.resident_peak is None else f", {shown(found.resident_peak)}"
+        text = f"fits{peak}" if found.fits else f"does not fit: {found.why}{peak}"
+        console.print(f"{name}, batch {batch}: {text}", markup=False, soft_wrap=True)
+        return found.fits
+
+    return Largest(name, search(tried, start, most, within), tries)
+
+
+def ratio(each: Largest, found: Sequence[Largest]) -> float | None:
+    """How many times plain's batch; None without one."""
+    plain = next((other.batch for other in found if other.label == "plain"), 0)
+    return each.batch / plain if plain else None
+
+
+def table(found: Sequence[Largest], config: Config) -> Table:
+    """A line for each method."""
+    made = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    made.add_column(config.model, overflow="fold")
+    for name in ("largest batch", "× plain", "resident peak", "step", "examples/s"):
+        made.add_column(name, justify="right")
+    for each in found:
+        best, times = each.best, ratio(each, found)
+        if best is None or best.resident_peak is None or best.seconds is None:
+            made.add_row(each.label, "none", "–", "–", "–", each.why)
+            continue
+        made.add_row(
+            each.label,
+            str(each.batch),
+            "–" if times is None else f"{times:.2f}×",
+            shown(best.resident_peak),
+            f"{best.seconds * 1e3:.0f} ms",
+            f"{each.batch / best.seconds:.1f}",
+        )
+    return made
