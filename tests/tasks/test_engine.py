@@ -222,16 +222,6 @@ def test_every_step_is_told_and_written(tmp_path: Path) -> None:
     assert saved["cost"]["ratio"] == result.cost.ratio
 
 
-def test_examples_are_named_to_sessions_that_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    named: list[torch.Tensor] = []
-    run = loop(config(method="lossless", epochs=1, accumulate=2))
-    monkeypatch.setattr(type(run.trainer.session), "samples", lambda _, i: named.append(i), False)
-    run.run()
-    first = torch.cat(named[: 2 * 6])
-    assert [len(each) for each in named[:12]] == [4] * 12
-    assert sorted(first.tolist()) == list(range(48))
-
-
 def test_the_learning_rate_follows_its_schedule(tmp_path: Path) -> None:
     rates = {}
     for schedule in ("onecycle", "cosine", "constant"):
