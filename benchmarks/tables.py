@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -113,8 +114,47 @@ def overhead() -> str:
     return markdown(["200 × Linear(8, 8)", "per op over plain"], rows)
 
 
+def accuracy() -> str:
+    """Full trainings on real data: mean ± deviation over seeds, and the difference to plain."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for run in load("accuracy")["runs"]:
+        options = ", ".join(f"{name}={value}" for name, value in run["options"].items())
+        name = f"{run['method']}, {options}" if options else run["method"]
+        groups.setdefault((run["case"], name), []).append(run)
+    rows = []
+    for (case, name), runs in groups.items():
+        plain = {r["seed"]: r["final"] for r in groups.get((case, "plain"), [])}
+        finals = [r["final"] for r in runs]
+        spread = f" ± {statistics.stdev(finals):.2%}" if len(finals) > 1 else ""
+        apart = [r["final"] - plain[r["seed"]] for r in runs if r["seed"] in plain]
+        against = f"{100 * statistics.mean(apart):+.2f}" if apart and name != "plain" else ""
+        ratio = statistics.mean(r["ratio"] for r in runs)
+        mean = f"{statistics.mean(finals):.2%}{spread}"
+        rows.append([case, name, str(len(runs)), mean, against, f"{ratio:.1f}×"])
+    rows.sort(key=lambda row: (row[0], row[1] != "plain", row[1]))
+    header = ["case", "method", "seeds", "test accuracy", "points against plain", "saved, smaller"]
+    return markdown(header, rows)
+
+
+def ratios() -> str:
+    """Saved bytes of networks of the usual sizes, per method."""
+    rows = [
+        [
+            r["model"],
+            r["method"],
+            size(r["raw_bytes"]),
+            size(r["stored_bytes"]),
+            f"{r['ratio']:.1f}×",
+        ]
+        for r in load("ratios")["runs"]
+    ]
+    return markdown(["model", "method", "plain keeps", "stored", "smaller"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "train": train,
+    "accuracy": accuracy,
+    "ratios": ratios,
     "step": step,
     "codecs": codecs,
     "overhead": overhead,
