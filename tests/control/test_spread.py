@@ -10,7 +10,7 @@ from torch import Tensor
 
 from actzip.control.reading import Reading
 from actzip.control.routes import Route, factors
-from actzip.control.spread import Layer, Load, averages, relative, squared_ranges
+from actzip.control.spread import Layer, Load, averages, squared_ranges
 
 
 def number(value: float) -> Tensor:
@@ -35,36 +35,6 @@ def a_reading(parameter: list[float], **others: float) -> Reading:
 def a_layer(elements: int, samples: int = 1, **options: Any) -> Layer:
     known = {"relu": False, "norm": False, "split": samples > 1, "curved": False, **options}
     return Layer(elements, ranges=torch.ones(samples, dtype=torch.float64), **known)
-
-
-# -- noise for signal -----------------------------------------------------------------------------
-
-
-def test_noise_counts_in_units_of_the_layers_own_gradient() -> None:
-    readings = {
-        "loud": a_reading([8.0], parameter_signal=100.0, parameter_count=10.0),
-        "quiet": a_reading([8.0], parameter_signal=1.0, parameter_count=10.0),
-    }
-    found = relative(readings)
-    # were all numbers of one size, each layer would have 50.5
-    assert float(found["loud"].parameter) == pytest.approx(8 * 50.5 / 100)
-    assert float(found["quiet"].parameter) == pytest.approx(8 * 50.5)
-    assert found["quiet"].input is readings["quiet"].input
-
-
-def test_layers_without_parameters_or_gradient_stay_as_they_are() -> None:
-    silent = {"a": a_reading([3.0]), "b": a_reading([4.0])}
-    assert relative(silent) == silent
-    mixed = relative({**silent, "c": a_reading([1.0], parameter_signal=1.0, parameter_count=1.0)})
-    assert [float(mixed[name].parameter) for name in "abc"] == [3.0, 4.0, 1.0]
-
-
-def test_a_gradient_near_zero_does_not_take_all_bits() -> None:
-    readings = {
-        "a": a_reading([1.0], parameter_signal=1.0, parameter_count=1.0),
-        "b": a_reading([1.0], parameter_signal=1e-30, parameter_count=1.0),
-    }
-    assert float(relative(readings)["b"].parameter) == 1e4
 
 
 # -- averages -------------------------------------------------------------------------------------

@@ -6,9 +6,8 @@ has the error C/(2^b − 1)² with C = w·range²/12, and Σ elements·b stays w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ Floats = NDArray[np.float64]
 
 _LOOK = 4  #: groups of a sample whose ranges are looked at; all of them would cost a pass over x
 _BELOW = 2.0  #: what a trail does in all layers below, for 1 in the first: 1.1 to 5 in a ResNet
-_QUIET = 1e4  #: a layer whose gradient is all but zero is not worth all bits
 _CURVED = 3  #: fewest bits of a curved site, where the budget allows
 
 
@@ -57,24 +55,6 @@ class Load:
             like = own if float(own.sum()) > 0 else travelling
             w = w + _BELOW * self.trail * like / like.sum().clamp(min=1e-300)
         return w
-
-
-def relative(readings: Mapping[str, Reading]) -> dict[str, Reading]:
-    """The readings with the noise of each layer's parameters in units of their own gradient.
-
-    Adam and its like divide each gradient by its size: what counts is then noise for signal,
-    number by number, and a layer of small gradients stands no more of it than any other.
-    """
-    power = sum(float(r.parameter_signal) for r in readings.values())
-    count = sum(float(r.parameter_count) for r in readings.values())
-    if not 0 < power < math.inf:
-        return dict(readings)
-    found = {}
-    for name, r in readings.items():
-        usual = float(r.parameter_count) * power / count  # were all numbers of one size
-        scale = min(usual / float(r.parameter_signal), _QUIET) if r.parameter_signal > 0 else 1.0
-        found[name] = replace(r, parameter=r.parameter * scale)
-    return found
 
 
 @dataclass

@@ -24,7 +24,7 @@ from actzip.codecs.base import Codec
 from actzip.control import allocate
 from actzip.control.error import has_formula
 from actzip.control.routes import factors
-from actzip.control.spread import Layer, Load, averages, relative, squared_ranges
+from actzip.control.spread import Layer, Load, averages, squared_ranges
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Role, Site
 
@@ -47,8 +47,6 @@ class ActNN(Method):
     per_layer   spread the bits over layers; otherwise each has the average
     bn_bits     average of BatchNorm inputs, beside `bits`, which is then that of all others;
                 "conv": that of the layer before it, as published; None: by the formula
-    relative    count each layer's noise in units of its own gradient, for optimizers that divide
-                by it (Adam); otherwise, as published, the least variance in all is looked for
     rounding    "dither", or "stochastic" as published: twice the variance at equal bytes
 
     A tensor made by a ReLU has a code for zero, so that its mask costs nothing. A curved op
@@ -62,7 +60,6 @@ class ActNN(Method):
     per_sample: bool = True
     per_layer: bool = True
     bn_bits: float | str | None = None
-    relative: bool = False
     rounding: str = "dither"
     slice_bytes: int = 16 << 20
 
@@ -79,7 +76,7 @@ class ActNN(Method):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"ActNN({name}=…) is a whole number from 1 on, got {value!r}")
-        for name in ("per_sample", "per_layer", "relative"):
+        for name in ("per_sample", "per_layer"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"ActNN({name}=…) is True or False, got {getattr(self, name)!r}")
         Group(group_size=self.group_size, rounding=self.rounding)  # says what is wrong with them
@@ -195,7 +192,6 @@ class _Adaptive(Policy):
         """What was told of every site that was met, in the order of forward."""
         told = self._statistics.layers
         readings = {layer: told.readings(layer)[-1][1] for layer in told}
-        readings = relative(readings) if self._method.relative else readings
         travel = factors(told.routes, readings)
         trails: dict[str, float] = {}
         for (site, _), rows in told.trails().items():
