@@ -133,7 +133,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path: Path) 
         while child.poll() is None and not (metrics.exists() and metrics.stat().st_size > 300):
             time.sleep(0.01)
         os.killpg(child.pid, signal.SIGINT)
-        output, _ = child.communicate(timeout=120)
+        output, _ = child.communicate(timeout=600)
     assert child.returncode == 130, output
     assert "stopped; the same command with --out" in output
     (row,) = json.loads((out / "compare.json").read_text())["rows"]

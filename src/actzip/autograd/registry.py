@@ -182,8 +182,7 @@ class Registry:
         waiting, self.waiting = self.waiting, None
         due = None if waiting is None else waiting.due
         if waiting is not None and due is not None:
-            with torch.no_grad():
-                bits = self._bits_of(waiting.row, due, waiting.parts)
+            bits = self._bits_of(waiting.row, due, waiting.parts)
             waiting.stored.replace(Role.MASK, None, bits=bits)
 
     def _find(self, key: Key, role: Role) -> tuple[Stored, Row] | None:

@@ -69,7 +69,8 @@ class Trace:
 
     def settle(self) -> None:
         """Something else than a layer comes: what waits is stored as it is now."""
-        self._registry.settle()
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            self._registry.settle()
 
     @cached_property
     def _weights(self) -> set[int]:

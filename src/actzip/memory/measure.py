@@ -266,6 +266,8 @@ def call_fresh(
         child.join(timeout=5)
         child.terminate()  # only matters when an exception here left the child working
         child.join()
+    if message[0] == "interrupted":
+        raise KeyboardInterrupt
     if message[0] == "error":
         code = child.exitcode
         raise RuntimeError(f"{name} failed in its fresh process, exit code {code}: {message[1]}")
@@ -278,13 +280,11 @@ def _serve(
     """What the fresh process does."""
     try:
         called = _resolve(function)
-        if talks:
-            result = called(*args, notify=lambda value: connection.send(("event", value)))
-        else:
-            result = called(*args)
-        connection.send(("result", result))
+        talk = {"notify": lambda value: connection.send(("event", value))} if talks else {}
+        connection.send(("result", called(*args, **talk)))
     except KeyboardInterrupt:
-        pass  # Ctrl-C reaches parent and child; the parent tells the user
+        with contextlib.suppress(OSError):  # Ctrl-C reaches both; the parent may be gone by now
+            connection.send(("interrupted", None))
     except Exception:
         connection.send(("error", traceback.format_exc()))
 
