@@ -1,4 +1,7 @@
-"""ActNN in training: resumed runs, samples by index, 16 bits, accumulation, several processes."""
+"""ActNN in training: resumed runs, samples by index, 16 bits, accumulation, several processes.
+
+What holds for a method that learns and for one that does not is asked of DIVISION as well.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import actzip
+from actzip.methods.base import Method
 from trained import batch, resnet
 
 
@@ -62,9 +66,15 @@ def saved(*states: Any) -> Any:
     return torch.load(file, weights_only=True)
 
 
-@pytest.mark.parametrize("by_index", [False, True])
-def test_a_run_resumed_at_any_point_is_bit_equal(by_index: bool) -> None:
-    method = actzip.ActNN(bits=2.5, interval=5)
+@pytest.mark.parametrize(
+    ("method", "by_index"),
+    [
+        (actzip.ActNN(bits=2.5, interval=5), False),
+        (actzip.ActNN(bits=2.5, interval=5), True),
+        (actzip.Division(), False),
+    ],
+)
+def test_a_run_resumed_at_any_point_is_bit_equal(method: Method, by_index: bool) -> None:
     model = model_of()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     states, history = [], []
@@ -238,10 +248,13 @@ def test_a_loss_that_is_nan_once_does_not_spoil_the_next_steps() -> None:
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_gradient_accumulation(together: bool) -> None:
+@pytest.mark.parametrize(
+    "method", [actzip.ActNN(bits=4, interval=4), actzip.Division(bits=4, norm=4)]
+)
+def test_gradient_accumulation(method: Method, together: bool) -> None:
     """Four parts of a batch, each with its backward, or all with one."""
     model = model_of()
-    with actzip.compress(model, "actnn", bits=4, min_bytes=0, interval=4) as session:
+    with actzip.compress(model, method, min_bytes=0) as session:
         for i in range(3):
             model.zero_grad()
             losses = []
@@ -253,7 +266,7 @@ def test_gradient_accumulation(together: bool) -> None:
             if together:
                 torch.stack(losses).sum().backward()
         assert session.step == 12
-        assert session._policy._average  # type: ignore[attr-defined]
+        assert getattr(session._policy, "_average", True), "it has learned, if it does"
         assert session.live_bytes == 0
     ours = [p.grad.clone() for p in model.parameters()]  # type: ignore[union-attr]
     model.zero_grad()
@@ -281,11 +294,11 @@ def test_graphs_without_backward_do_not_stop_the_learning() -> None:
         assert session._policy._average  # type: ignore[attr-defined]
 
 
-def _worker(rank: int, port: int) -> None:
+def _worker(rank: int, port: int, method: Method) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     model = model_of()
-    session = actzip.compress(model, "actnn", min_bytes=0, interval=3)
+    session = actzip.compress(model, method, min_bytes=0)
     wrapped = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.05)
     for i in range(7):
@@ -295,7 +308,7 @@ def _worker(rank: int, port: int) -> None:
         optimizer.zero_grad()
         F.cross_entropy(wrapped(x), y).backward()
         optimizer.step()
-    assert session._policy._average  # type: ignore[attr-defined]
+    assert getattr(session._policy, "_average", True), "it has learned, if it does"
     assert session.live_bytes == 0
     weights = torch.cat([p.detach().flatten() for p in model.parameters()])
     both = [torch.empty_like(weights) for _ in range(2)]
@@ -304,8 +317,9 @@ def _worker(rank: int, port: int) -> None:
     dist.destroy_process_group()
 
 
-def test_two_processes_stay_together() -> None:
+@pytest.mark.parametrize("method", [actzip.ActNN(interval=3), actzip.Division()])
+def test_two_processes_stay_together(method: Method) -> None:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    mp.spawn(_worker, args=(port,), nprocs=2, join=True)  # type: ignore[attr-defined,no-untyped-call]
+    mp.spawn(_worker, args=(port, method), nprocs=2, join=True)  # type: ignore[attr-defined,no-untyped-call]
