@@ -21,7 +21,7 @@ from actzip.tasks.interrupt import Interrupt
 from actzip.tasks.journal import Journal, read_checkpoint
 from actzip.tasks.result import History, Progress, Result
 from actzip.tasks.task import Batch
-from actzip.tasks.trainer import Part, Trainer
+from actzip.tasks.trainer import Part, Trainer, laid_out
 
 _WARMUP = 2  #: steps that are not timed: oneDNN builds its kernels in them
 
@@ -161,12 +161,7 @@ class Loop:
 
     def _part(self, indices: Tensor, rng: torch.Generator | None = None) -> Part:
         inputs, targets = self.data.train.batch(indices, rng)
-        return Part(self._laid_out(inputs), targets)
-
-    def _laid_out(self, inputs: Tensor) -> Tensor:
-        if self.config.channels_last and inputs.dim() == 4:
-            return inputs.contiguous(memory_format=torch.channels_last)
-        return inputs
+        return Part(laid_out(self.config, inputs), targets)
 
     def _test(self) -> dict[str, float]:
         model = self.trainer.model.eval()
@@ -179,7 +174,7 @@ class Loop:
         for indices in torch.arange(len(self.data.test)).split(self.config.batch):
             self.interrupt.check()
             inputs, targets = self.data.test.batch(indices)
-            yield self._laid_out(inputs), targets
+            yield laid_out(self.config, inputs), targets
 
     def _result(self, resident_peak: int | None) -> Result:
         history = self.history

@@ -15,7 +15,7 @@ import torch
 from actzip.memory.measure import call_fresh, resident
 from actzip.tasks import engine
 from actzip.tasks.config import Config
-from actzip.tasks.trainer import Part, Trainer
+from actzip.tasks.trainer import Part, Trainer, laid_out
 
 STEPS = 3  #: of a try: the second has the optimizer's state, the third what a method has learned
 OVER = 77  #: exit code of a process that was ended because it was above the limit
@@ -108,10 +108,9 @@ def steps(config: Config, limit: int) -> tuple[int, float]:
     seconds = 0.0
     for _ in range(STEPS):
         inputs, targets = data.train.batch(indices, None)
-        if config.channels_last and inputs.dim() == 4:
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        part = Part(laid_out(config, inputs), targets)
         began = time.perf_counter()
-        trainer.step([Part(inputs, targets)])
+        trainer.step([part])
         seconds = time.perf_counter() - began
     ended.set()
     peak = resident("VmHWM")

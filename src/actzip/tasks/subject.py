@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from actzip.tasks import engine
 from actzip.tasks.config import Config
+from actzip.tasks.trainer import laid_out
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,9 @@ def builtin(config: Config) -> Subject:
     torch.manual_seed(config.seed)
     model = config.kind.build(config.model, data, config.sizes).train()
     inputs, targets = data.train.batch(torch.arange(config.batch), None)
-    if config.channels_last and inputs.dim() == 4:
+    inputs = laid_out(config, inputs)
+    if config.channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        inputs = inputs.contiguous(memory_format=torch.channels_last)
     shape = "×".join(str(size) for size in inputs.shape)
     return Subject(
         f"{config.model}, input {shape}",

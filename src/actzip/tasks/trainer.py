@@ -27,6 +27,13 @@ class Part:
     targets: Any
 
 
+def laid_out(config: Config, inputs: Tensor) -> Tensor:
+    """The inputs in the memory format that the config asks for."""
+    if config.channels_last and inputs.dim() == 4:
+        return inputs.contiguous(memory_format=torch.channels_last)
+    return inputs
+
+
 class Trainer:
     """Steps a model as a config says; the same config and parts give the same weights."""
 
