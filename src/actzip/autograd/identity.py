@@ -9,7 +9,7 @@ PyTorch's own version counter, so an in-place edit makes a new tensor of it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +20,7 @@ from actzip.autograd.slots import COPIES, VIEWS, Node
 SLICE = 1 / 8
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Shape, strides and offset of a tensor in a storage, in elements."""
 
     size: tuple[int, ...]
@@ -30,7 +29,7 @@ class Place:
 
     @staticmethod
     def of(t: Tensor, origin: int = 0) -> Place:
-        return Place(tuple(t.size()), tuple(t.stride()), int(t.storage_offset()) - origin)
+        return Place(t.size(), t.stride(), int(t.storage_offset()) - origin)
 
     @property
     def distinct(self) -> int:
@@ -59,6 +58,8 @@ def key_of(t: Tensor) -> Key:
 
 def is_dense(t: Tensor) -> bool:
     """Whether t's elements fill one stretch of memory, in any order of dimensions."""
+    if t.is_contiguous():
+        return True
     expected = 1
     for stride, size in sorted(zip(t.stride(), t.size(), strict=True)):
         if size == 1:
@@ -87,6 +88,20 @@ def unit_of(t: Tensor) -> tuple[Tensor, Place | None]:
     if not place.within(base.numel()) or place.distinct < share * base.numel():
         return t, None
     return base, place
+
+
+class Wanted(NamedTuple):
+    """A tensor that autograd saves, the one to store for it, and how that one is known."""
+
+    tensor: Tensor
+    unit: Tensor
+    place: Place | None
+    key: Key
+
+    @staticmethod
+    def of(t: Tensor) -> Wanted:
+        unit, place = unit_of(t)
+        return Wanted(t, unit, place, key_of(unit))
 
 
 def cost(t: Tensor) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -12,7 +11,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from actzip.autograd.copies import Copies, Origin
 from actzip.autograd.hosted import send
-from actzip.autograd.identity import Key, Tally, key_of, tensors_in, unit_of
+from actzip.autograd.identity import Key, Tally, Wanted, key_of, tensors_in
 from actzip.autograd.ledger import Row
 from actzip.autograd.saved import CopyReader, Kept, MaskReader, Pool, Reader, ShapeReader, Stored
 from actzip.autograd.seeds import seeds
@@ -84,38 +83,37 @@ class Registry:
 
     def store(self, row: Row, rule: Rule | None, node: Node, t: Tensor) -> Reader | None:
         """Keep t for this row's role; None when autograd keeps the tensor as it is."""
-        if self.waiting is not None and self.waiting.key != key_of(unit_of(t)[0]):
+        want = Wanted.of(t)
+        if self.waiting is not None and self.waiting.key != want.key:
             self.settle()
         self._number = int(node._sequence_nr())
         self.parts = parts_of(node, row.slot, t, self._policy.slice_bytes)
         if rule is None:
-            return self._leave(row, t, f"no rule for {row.node}.{row.slot}: kept exactly")
-        if overlaps(unit_of(t)[0]):
-            return self._leave(row, t, "elements that share memory cannot be written back")
+            return self._leave(row, want, f"no rule for {row.node}.{row.slot}: kept exactly")
+        if overlaps(want.unit):
+            return self._leave(row, want, "elements that share memory cannot be written back")
         if t.dtype is torch.bool:
-            return self._value(row, t, BitMask())
+            return self._value(row, want, BitMask())
         if not t.dtype.is_floating_point:
             if rule.role is Role.INDEX:
-                return self._value(row, t, integers(node))
-            return self._leave(row, t, f"a {t.dtype} tensor outside an index slot stays as it is")
+                return self._value(row, want, integers(node))
+            return self._leave(row, want, f"a {t.dtype} tensor outside an index slot stays as it is")
         if t.dtype not in _FLOATS:
-            return self._leave(row, t, f"no codec stores {t.dtype}")
+            return self._leave(row, want, f"no codec stores {t.dtype}")
         if rule.role is Role.GEOMETRY:
             row.codec = "Shape()"
             return ShapeReader(Stored(self._pool.buffers, Role.GEOMETRY), t)
         if rule.role is Role.MASK:
-            return self._mask(row, rule, node, t)
+            return self._mask(row, rule, node, want)
         if rule.role not in (Role.LINEAR, Role.NONLINEAR):
-            return self._leave(row, t, f"the slot table keeps {rule.role.value} slots as they are")
-        return self._noise(row, t) or self._copy(row, t) or self._value(row, t)
+            return self._leave(row, want, f"the slot table keeps {rule.role.value} slots as they are")
+        return self._noise(row, want) or self._copy(row, want) or self._value(row, want)
 
-    def _leave(self, row: Row, t: Tensor, reason: str) -> Reader | None:
+    def _leave(self, row: Row, want: Wanted, reason: str) -> Reader | None:
         """Autograd keeps t itself; whoever stored a copy of it can read it there for nothing."""
+        t, unit, _, key = want
         row.reason = reason
-        unit, _ = unit_of(t)
-        key = key_of(unit)
-        storage = t.untyped_storage()
-        first = self._kept.setdefault(storage._cdata, row)
+        first = self._kept.setdefault(key[0], row)
         row.stored_bytes = self._rest.add(t)
         if not row.stored_bytes:
             row.shared_with = first.name
@@ -127,33 +125,32 @@ class Registry:
                 _hand_over(owner, row)
         return None
 
-    def _value(self, row: Row, t: Tensor, codec: Codec | None = None) -> Reader | None:
+    def _value(self, row: Row, want: Wanted, codec: Codec | None = None) -> Reader | None:
         """Find t's values stored, or store them with this codec, or with what the method picks."""
-        unit, place = unit_of(t)
-        key = key_of(unit)
+        t, unit, place, key = want
         found = self._find(key, row.role)
         if found is not None:
             row.shared_with = found[1].name
             return Reader(found[0], t, place)
         codec = codec or self._picked(row, key, unit)
         if codec is None:
-            return self._leave(row, t, self._policy.reason(row.site))
+            return self._leave(row, want, self._policy.reason(row.site))
         codec = codec if place else cut(codec, self.parts)  # parts of a view are none of its base
         try:
             payload = codec.encode(unit, seed=next(self._seeds), allocate=self._pool.slabs.allocate)
         except (TypeError, ValueError, RuntimeError) as error:
-            return self._leave(row, t, f"{codec!r} could not store it: {error}")
-        return Reader(self._put(row, unit, payload), t, place)
+            return self._leave(row, want, f"{codec!r} could not store it: {error}")
+        return Reader(self._put(row, want, payload), t, place)
 
     def _picked(self, row: Row, key: Key, unit: Tensor) -> Codec | None:
         stored = self._stored.get(key)
         maker = "" if unit.grad_fn is None else unit.grad_fn.name()
-        row.site = replace(row.site, relu=stored is not None and stored.relu, maker=maker)
+        row.site = row.site.made(maker, stored is not None and stored.relu)
         return self._policy.codec(row.site, unit)
 
-    def _put(self, row: Row, unit: Tensor, payload: Payload) -> Stored:
-        """Keep this payload for unit, and what its other readers need beside it."""
-        key, payload = key_of(unit), send(payload) if self._policy.swap else payload
+    def _put(self, row: Row, want: Wanted, payload: Payload) -> Stored:
+        """Keep this payload for the tensor, and what its other readers need beside it."""
+        key, payload = want.key, send(payload) if self._policy.swap else payload
         stored = self._stored.get(key)
         if stored is None:
             stored = self._add(key, self._new(row.role, payload))
@@ -164,7 +161,7 @@ class Registry:
                 bits = None
                 _hand_over(self._bits.get(key), row)
             elif stored.relu and not beside(bits, payload):  # it was, but this code cannot tell
-                bits = self._bits_of(self._bits[key], unit, self.parts)
+                bits = self._bits_of(self._bits[key], want.unit, self.parts)
             stored.replace(row.role, payload, bits=bits)
             self.waiting = None
         stored.site = row.name
@@ -198,11 +195,11 @@ class Registry:
             return None
         return stored, self._values[key]
 
-    def _mask(self, row: Row, rule: Rule, node: Node, t: Tensor) -> Reader | None:
-        mask = rule.mask
+    def _mask(self, row: Row, rule: Rule, node: Node, want: Wanted) -> Reader | None:
+        t, mask = want.tensor, rule.mask
         if mask is None or (mask.fits is not None and not mask.fits(node, t)):
-            return self._leave(row, t, "one bit per element is not enough for these values")
-        key = key_of(t)
+            return self._leave(row, want, "one bit per element is not enough for these values")
+        key = want.key if want.unit is t else key_of(t)
         levels = mask.levels(node)
         found = self._find(key, Role.EXACT)
         if found is not None:
@@ -220,15 +217,15 @@ class Registry:
                 self._bits[key] = row
         return MaskReader(stored, t, levels)
 
-    def _noise(self, row: Row, t: Tensor) -> Reader | None:
+    def _noise(self, row: Row, want: Wanted) -> Reader | None:
         """Dropout's factor, 0 or one scale, is a mask in a float's clothes."""
+        t, unit, place, key = want
         if t.requires_grad or t.grad_fn is not None:
             return None
         scale = noise(t)
         if scale is None:
             return None
-        unit, place = unit_of(t)
-        found = self._find(key_of(unit), Role.EXACT)
+        found = self._find(key, Role.EXACT)
         if found is not None:
             row.shared_with = found[1].name
             return Reader(found[0], t, place)
@@ -236,13 +233,13 @@ class Registry:
             payload = BitMask(on=scale).encode(unit, allocate=self._pool.slabs.allocate)
         except ValueError:  # a third value further on: no noise after all
             return None
-        stored = self._put(row, unit, payload)
+        stored = self._put(row, want, payload)
         stored.role = Role.EXACT
         return Reader(stored, t, place)
 
-    def _copy(self, row: Row, t: Tensor) -> Reader | None:
+    def _copy(self, row: Row, want: Wanted) -> Reader | None:
         """A cast or reordered copy of a stored tensor, or a second copy of one kind."""
-        unit, place = unit_of(t)
+        t, unit, place, _ = want
         inner = self._copies.inner(unit)
         origin = inner or self._copies.outer(unit)
         if origin is None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -150,7 +149,7 @@ def _pieces(payload: object, size: tuple[int, ...]) -> dict[tuple[int, int], Pay
 def _narrowed(reader: Reader, stored: Stored, samples: int) -> Reader:
     narrow = copy.copy(reader)
     narrow.stored = stored
-    narrow.unit = replace(reader.unit, size=(samples, *reader.unit.size[1:]))
+    narrow.unit = reader.unit._replace(size=(samples, *reader.unit.size[1:]))
     return narrow
 
 

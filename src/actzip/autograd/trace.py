@@ -20,7 +20,7 @@ from actzip.autograd.paths import Paths
 from actzip.autograd.registry import Registry
 from actzip.autograd.saved import Pool, Reader
 from actzip.autograd.slices import read
-from actzip.methods.base import Policy, Role, Site
+from actzip.methods.base import Policy, Role, site
 
 _PLAIN = (Tensor, nn.Parameter)
 _RAW = "_raw_saved_"
@@ -171,9 +171,9 @@ class Trace:
 
     def _row(self, path: str, node: str, slot: str, role: Role, t: Tensor) -> Row:
         where = (path, node, slot)
-        site = Site(path, node, slot, self._occurrences[where], role)
+        here = site(path, node, slot, self._occurrences[where], role)
         self._occurrences[where] += 1
-        self._rows.append(Row(site, raw_bytes=self._registry.count(t)))
+        self._rows.append(Row(here, raw_bytes=self._registry.count(t)))
         return self._rows[-1]
 
     @property

@@ -22,6 +22,7 @@ implement `_encode` and `_decode` on a dense tensor.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import struct
 from abc import ABC, abstractmethod
@@ -225,6 +226,8 @@ def overlaps(x: Tensor) -> bool:
 
     Such elements are encoded one by one and cannot be written back into shared memory.
     """
+    if x.is_contiguous():
+        return False
     reach = 0
     for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
         if size > 1 and stride > 0:
@@ -236,6 +239,8 @@ def overlaps(x: Tensor) -> bool:
 
 def _unexpand(x: Tensor) -> Tensor:
     """x with its expanded (stride 0) dimensions cut to one element: each value once."""
+    if 0 not in x.stride():
+        return x
     for dim, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
         if stride == 0 and size > 1:
             x = x.narrow(dim, 0, 1)
@@ -278,10 +283,11 @@ _REGISTERED: dict[str, type[Codec]] = {}
 def register(codec: _C) -> _C:
     """Enrol a codec class: payloads find it by its name, the conformance kit puts it through."""
     _REGISTERED[codec.__name__] = codec
-    codec.__repr__ = _short  # type: ignore[assignment]  # dataclass wrote one that names all fields
+    codec.__repr__ = _short  # type: ignore[method-assign]  # dataclass wrote one that names all fields
     return codec
 
 
+@functools.lru_cache(maxsize=1024)
 def _short(codec: Codec) -> str:
     """The code that makes the codec: its first option, and those that are not the default."""
     said = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -45,10 +46,28 @@ class Site:
     relu: bool = False  #: a ReLU made the tensor: its zeros are a mask that backward needs
     maker: str = ""  #: the node that made the tensor; "" when it has no history
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         count = f"#{self.occurrence}" if self.occurrence else ""
         return f"{self.module}:{self.node}.{self.slot}{count}"
+
+    def made(self, maker: str, relu: bool) -> Site:
+        """The same with what is known once its tensor is looked at."""
+        return site(self.module, self.node, self.slot, self.occurrence, self.role, relu, maker)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def site(
+    module: str,
+    node: str,
+    slot: str,
+    occurrence: int,
+    role: Role,
+    relu: bool = False,
+    maker: str = "",
+) -> Site:
+    """A site, the same object in every step: to make one costs more than to look it up."""
+    return Site(module, node, slot, occurrence, role, relu, maker)
 
 
 class Policy(ABC):
