@@ -19,7 +19,7 @@ from torch import Tensor
 from actzip.control.backward import Backward, Formula, Weights, chunks, wide
 from actzip.control.curves import probe, probes
 
-_SCORES = 1 << 20  #: of P computed with together: attention never holds all of P, nor may we
+_SCORES = 1 << 17  #: of P computed with together: attention never holds all of P, nor may we
 _LONGEST = 1 << 26  #: scores of one head; above, nothing is told
 
 _OPERANDS = ("query", "key", "value", "output")

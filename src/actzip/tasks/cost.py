@@ -24,7 +24,9 @@ class Cost:
     #: which no session can look into, the live tensors between forward and backward.
     stored_bytes: int
     held_bytes: int  #: live tensors between forward and backward
-    live_peak: int  #: most live bytes at any time of the step
+    #: most live bytes at any time of the step, or of the first step of a run: adaptive methods
+    #: look at the gradients in it, and store more before they have learned anything
+    live_peak: int
     #: raw and stored bytes of every module; empty where no session can look into the blocks
     modules: list[Share] = field(default_factory=list)
     curve: Curve = field(default_factory=Curve)  #: live bytes over the step
@@ -45,6 +47,7 @@ class Cost:
 
 def cost(build: Callable[[str], Trainer], method: str, part: Part, state: dict[str, Any]) -> Cost:
     """Measure a step from `state` on `part`; `build(method)` makes a trainer like the real one."""
+    first = _first(build(method), part)
     trainer = build(method)
     trainer.load_state_dict(state)
     gc.collect()  # the profiler counts only releases of memory whose allocation it saw
@@ -57,15 +60,27 @@ def cost(build: Callable[[str], Trainer], method: str, part: Part, state: dict[s
         with measure() as update:
             trainer.advance()
     trainer.close()
+    peak = max(first, whole.live_peak)
     curve = joined([("forward", forward), ("backward", backward), ("update", update)])
     if trainer.session is not None:
         stats = trainer.session.stats()
-        kept = (stats.raw_bytes, stats.stored_bytes, forward.live_end, whole.live_peak)
+        kept = (stats.raw_bytes, stats.stored_bytes, forward.live_end, peak)
         return Cost(*kept, by_module(stats), curve)
     raw, modules = _plain(trainer if method != "checkpoint" else build("plain"), part)
     if method == "checkpoint":
-        return Cost(raw, forward.live_end, forward.live_end, whole.live_peak, [], curve)
-    return Cost(raw, raw, forward.live_end, whole.live_peak, modules, curve)
+        return Cost(raw, forward.live_end, forward.live_end, peak, [], curve)
+    return Cost(raw, raw, forward.live_end, peak, modules, curve)
+
+
+def _first(trainer: Trainer, part: Part) -> int:
+    """The live peak of a trainer's first step; what its optimizer makes then is not counted."""
+    if trainer.session is None:
+        return 0  # all its steps are the same
+    gc.collect()
+    with measure() as found:
+        trainer.loss(part).backward()
+    trainer.close()
+    return found.live_peak
 
 
 def _plain(trainer: Trainer, part: Part) -> tuple[int, list[Share]]:
