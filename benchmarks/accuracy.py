@@ -18,7 +18,7 @@ import json
 import os
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -110,6 +110,7 @@ class Job:
 
 def record(job: Job, result: engine.Result) -> dict[str, Any]:
     """What is kept of a run."""
+    steps = len(result.losses) // result.config.epochs
     return {
         "case": job.case,
         "method": job.method,
@@ -119,6 +120,7 @@ def record(job: Job, result: engine.Result) -> dict[str, Any]:
         "final": result.metric,
         "epochs": {test["epoch"]: test[result.config.kind.metric] for test in result.tests},
         "last_loss": result.losses[-1],
+        "epoch_loss": statistics.fmean(result.losses[-steps:]),
         "ratio": result.cost.ratio,
         "raw_bytes": result.cost.raw_bytes,
         "stored_bytes": result.cost.stored_bytes,
@@ -174,13 +176,23 @@ def locked(name: str, wait: bool = True) -> Iterator[bool]:
         yield True
 
 
-def work(jobs: list[Job], book: Book, threads: int, console: Console) -> None:
+def train(job: Job, threads: int, quick: bool = False) -> engine.Result:
+    return engine.run(job.config(threads, quick))
+
+
+def work(
+    jobs: list[Job],
+    book: Book,
+    threads: int,
+    console: Console,
+    train: Callable[[Job, int], engine.Result] = train,
+) -> None:
     """Run what is not in the book and not being run by another instance."""
     for job in jobs:
         with locked(f"accuracy-{job.case}-{job.label}-{job.seed}".replace("/", "_"), False) as mine:
             if not mine or book.has(job):
                 continue
-            result: engine.Result = call_fresh(engine.run, job.config(threads, False))
+            result: engine.Result = call_fresh(train, job, threads)
             book.add(record(job, result))
             console.print(
                 f"{job.case} {job.label} seed {job.seed}: {result.metric:.4f}, "
@@ -254,7 +266,7 @@ def main(
         job.config(threads, quick)  # a wrong method is refused before the first run
     console = Console(width=120)
     if quick:
-        runs = [record(job, call_fresh(engine.run, job.config(threads, True))) for job in jobs]
+        runs = [record(job, call_fresh(train, job, threads, True)) for job in jobs]
     else:
         book = Book(out or Path(__file__).parent / "results" / "accuracy.json")
         work(jobs, book, threads, console)

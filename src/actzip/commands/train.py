@@ -16,8 +16,9 @@ from actzip.commands.progress import Bar
 from actzip.commands.table import LEGEND, table
 from actzip.commands.write import write_report
 from actzip.memory.measure import call_fresh
+from actzip.methods import METHODS
 from actzip.tasks import engine, journal
-from actzip.tasks.config import METHODS, Config, make
+from actzip.tasks.config import BASELINES, Config, make
 from actzip.tasks.plan import folder_name
 from actzip.tasks.result import Result
 from actzip.tasks.spelling import label, pairs, parse
@@ -36,7 +37,8 @@ def train(
     method: Annotated[
         list[str] | None,
         options.option(
-            options.one_of(METHODS) + " With options: actnn:bits=2. Several are compared."
+            options.one_of((*BASELINES, *METHODS))
+            + " With options: actnn:bits=2. Several are compared."
         ),
     ] = None,
     option: Annotated[list[str] | None, options.option("name=value, of the method.")] = None,

@@ -12,7 +12,6 @@ from actzip.tasks.task import Recipe, Task
 
 #: ways to train that need no session: PyTorch as it is, recomputing blocks, autocast
 BASELINES = ("plain", "checkpoint", "bf16")
-METHODS = (*BASELINES, *methods.METHODS)
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("onecycle", "cosine", "constant")
 PRECISIONS = ("fp32", "bf16")
@@ -48,7 +47,7 @@ class Config:
     def __post_init__(self) -> None:
         for name, allowed in (
             ("task", tuple(TASKS)),
-            ("method", METHODS),
+            ("method", (*BASELINES, *methods.METHODS)),
             ("optimizer", OPTIMIZERS),
             ("schedule", SCHEDULES),
             ("precision", PRECISIONS),
