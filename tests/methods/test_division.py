@@ -41,16 +41,18 @@ TOKENS = torch.zeros(2, 64, 96)
         ("NativeBatchNormBackward0", MAP, Role.NONLINEAR, Dual()),
         ("NativeBatchNormBackward0", torch.zeros(64, 32), Role.NONLINEAR, Group()),
         ("NativeGroupNormBackward0", MAP, Role.NONLINEAR, Dual()),
-        ("SiluBackward0", MAP, Role.NONLINEAR, Dual(bits=4)),
+        ("SiluBackward0", MAP, Role.NONLINEAR, Dual(bits=3)),
         ("AddmmBackward0", TOKENS, Role.LINEAR, Dual(block=64, axes=(1,))),
         ("MmBackward0", TOKENS, Role.LINEAR, Dual(block=64, axes=(1,))),
-        ("AddmmBackward0", TOKENS[:, :63], Role.LINEAR, Group()),
-        ("AddmmBackward0", torch.zeros(64, 32), Role.LINEAR, Group()),
+        ("AddmmBackward0", TOKENS[:, :63], Role.LINEAR, Group(3)),
+        ("AddmmBackward0", torch.zeros(64, 32), Role.LINEAR, Group(3)),
         ("AddmmBackward0", torch.zeros(2, 9, 9, 32), Role.LINEAR, Dual(axes=(1, 2))),
-        ("GeluBackward0", TOKENS, Role.NONLINEAR, Dual(block=64, bits=4, axes=(1,))),
-        ("NativeLayerNormBackward0", TOKENS, Role.NONLINEAR, Group(2, 96)),
-        ("NativeLayerNormBackward0", torch.zeros(2, 64, 384), Role.NONLINEAR, Group(2, 192)),
+        ("GeluBackward0", TOKENS, Role.NONLINEAR, Dual(block=64, bits=3, axes=(1,))),
+        ("NativeLayerNormBackward0", TOKENS, Role.NONLINEAR, Group(3, 96)),
+        ("NativeLayerNormBackward0", torch.zeros(2, 64, 384), Role.NONLINEAR, Group(3, 192)),
         ("ScaledDotProductFlashAttentionForCpuBackward0", torch.zeros(2, 3, 64, 32), Role.NONLINEAR,
+         Dual(block=64, bits=4, axes=(2,))),
+        ("ScaledDotProductFlashAttentionForCpuBackward0", torch.zeros(2, 3, 64, 32), Role.LINEAR,
          Dual(block=64, bits=4, axes=(2,))),
         ("SoftmaxBackward0", torch.zeros(2, 3, 64, 64), Role.NONLINEAR, Group(4)),
         ("BmmBackward0", torch.zeros(8, 64, 64), Role.LINEAR, Group()),
@@ -82,13 +84,13 @@ def test_who_made_a_tensor_says_more_than_who_reads_it() -> None:
     with actzip.compress(model, method="division") as session:
         model(torch.randn(2, 3, 20, 20))
         codecs = {row.name: row.codec for row in session.stats().sites}
-    assert codecs["norm:NativeLayerNormBackward0.input"] == "Dual(block=8)"
-    assert codecs[":GeluBackward0.self"] == "Dual(block=64, bits=4)"
+    assert codecs["norm:NativeLayerNormBackward0.input"] == "Dual(block=8, bits=3)"
+    assert codecs[":GeluBackward0.self"] == "Dual(block=64, bits=3)"
 
 
 def test_what_a_relu_made_has_a_code_for_zero() -> None:
     assert pick("ConvolutionBackward0", MAP, relu=True) == Dual(zero=True)
-    assert pick("AddmmBackward0", torch.zeros(64, 32), relu=True) == Group(zero=True)
+    assert pick("AddmmBackward0", torch.zeros(64, 32), relu=True) == Group(3, zero=True)
     assert pick("NativeBatchNormBackward0", MAP, Role.NONLINEAR, relu=True) == Dual(zero=True)
 
 

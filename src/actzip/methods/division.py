@@ -17,10 +17,14 @@ _RELU = ("zero", "mask")
 _MAPS = ("Conv", "BatchNorm", "GroupNorm", "Pool", "PixelShuffle", "Upsample")
 #: Nodes that make or read (N, …, C): the channels come last.
 _LAST = ("LayerNorm", "RmsNorm", "Addmm", "MmBackward", "Linear", "Embedding")
+#: Linear layers.
+_DENSE = ("Addmm", "MmBackward", "Linear")
 #: Nodes that read (N, heads, T, C).
 _HEADS = ("Attention",)
 #: Nodes that normalise each row of channels by itself.
 _ROWS = ("LayerNorm", "RmsNorm")
+#: Smooth activations, saved by their input.
+_CURVES = ("Gelu", "Silu", "Mish", "Hardswish", "Softplus", "Elu", "Celu")
 #: Nodes of whose operands no dimension is known to be a place or a time.
 _UNKNOWN = ("Bmm", "Matmul", "Softmax", "Rnn", "Lstm", "Gru", "ConvTbc")
 
@@ -40,15 +44,21 @@ class Division(Stateless):
     - A map or sequence with fewer than block² (`sequence_block`) positions, a 2-D input of a
       linear layer, and an operand without places go to the group code: there, averages and a
       range for each channel cost more than the finer step saves.
+    - dense: bits of the input of a linear layer that goes to the group code: nothing smooth is
+      taken out of it, and 2 bits alone cost a small ViT half a point of accuracy: 3.
     - relu: how zeros that a ReLU made survive. "zero" (default): code 0 means zero, the mask
       costs nothing. "mask": the plain code, and the mask in one bit beside it, applied after
       decoding. At equal bytes "zero" has a quarter of the squared error.
-    - norm: bits of the input of a normalisation. Its error enters the gradient divided by the
-      number of elements it averages over, so 2 bits will do. A LayerNorm's input has groups that
-      end with its rows: a row of small values (a class token) beside large ones would be lost in
-      a step that is common to all tokens, and what it is normalised to would explode.
-    - nonlinear: bits of what else enters through a curve: GELU and its like, q and k of an
-      attention, softmax, gates. Error there bends the gradient and does not average out: 4.
+    - norm: bits of the input of a BatchNorm or GroupNorm. Its error enters the gradient divided by
+      the number of elements it averages over, so 2 bits will do.
+    - rows: the same for LayerNorm and RMSNorm, which average over a row only: 3. Groups end with
+      the rows: a row of small values (a class token) beside large ones would be lost in a step
+      that is common to all tokens, and what it is normalised to would explode.
+    - activation: bits of the input of GELU and its like, of which the gradient bends little: 3.
+    - nonlinear: bits of what else enters through a curve: q and k of an attention, and with them v
+      and its result, softmax, gates. Error there bends the gradient and does not average out: 4.
+      (On a small ViT q, k and v in 2 bits add 70 % of SGD's own variance, in 4 bits 1 %; all
+      other sites together, in 2 bits, a third of that: benchmarks/sites.py.)
     - align="original", rounding="stochastic": the published code. Floor blocks from the top left
       are stretched over the map; there is no lower limit on its size.
     """
@@ -58,7 +68,10 @@ class Division(Stateless):
     align: str = "ceil"
     rounding: str = "dither"
     relu: str = "zero"
+    dense: int = 3
     norm: int = 2
+    rows: int = 3
+    activation: int = 3
     nonlinear: int = 4
     sequence_block: int = 64
     group_size: int = 256
@@ -66,7 +79,7 @@ class Division(Stateless):
     def __post_init__(self) -> None:
         if self.relu not in _RELU:
             raise ValueError(f"Division(relu=…) is one of {', '.join(_RELU)}, got {self.relu!r}")
-        for name in ("bits", "norm", "nonlinear"):
+        for name in ("bits", "dense", "norm", "rows", "activation", "nonlinear"):
             value = getattr(self, name)
             if not isinstance(value, int) or not 1 <= value <= 8:
                 raise ValueError(f"Division({name}=…) is 1 to 8 bits, got {value!r}")
@@ -84,15 +97,22 @@ class Division(Stateless):
             size = _within(tensor.shape[-1], self.group_size)
             return Group(bits, size, self.rounding, zero)
         if not self._is_map([tensor.shape[axis] for axis in axes]):
+            bits = max(bits, self.dense) if _is(site.node, _DENSE) else bits
             return Group(bits, self.group_size, self.rounding, zero)
         block = self.block if len(axes) > 1 else self.sequence_block
         usual = axes == tuple(range(2, tensor.dim()))
         return Dual(block, bits, self.align, self.rounding, zero, None if usual else axes)
 
     def _bits(self, site: Site) -> int:
+        if _is(site.node, _HEADS):
+            return self.nonlinear
         if site.role is Role.LINEAR:
             return self.bits
-        return self.norm if "Norm" in site.node else self.nonlinear
+        if _is(site.node, _ROWS):
+            return self.rows
+        if "Norm" in site.node:
+            return self.norm
+        return self.activation if _is(site.node, _CURVES) else self.nonlinear
 
     def _is_map(self, sizes: list[int]) -> bool:
         if self.align == "original":
