@@ -97,7 +97,9 @@ class Registry:
         if not t.dtype.is_floating_point:
             if rule.role is Role.INDEX:
                 return self._value(row, want, integers(node))
-            return self._leave(row, want, f"a {t.dtype} tensor outside an index slot stays as it is")
+            return self._leave(
+                row, want, f"a {t.dtype} tensor outside an index slot stays as it is"
+            )
         if t.dtype not in _FLOATS:
             return self._leave(row, want, f"no codec stores {t.dtype}")
         if rule.role is Role.GEOMETRY:
@@ -106,7 +108,9 @@ class Registry:
         if rule.role is Role.MASK:
             return self._mask(row, rule, node, want)
         if rule.role not in (Role.LINEAR, Role.NONLINEAR):
-            return self._leave(row, want, f"the slot table keeps {rule.role.value} slots as they are")
+            return self._leave(
+                row, want, f"the slot table keeps {rule.role.value} slots as they are"
+            )
         return self._noise(row, want) or self._copy(row, want) or self._value(row, want)
 
     def _leave(self, row: Row, want: Wanted, reason: str) -> Reader | None:
