@@ -24,6 +24,7 @@ from actzip.autograd.trace import Settings, Trace
 from actzip.autograd.watcher import Watcher
 from actzip.control.agree import is_together
 from actzip.control.statistics import Statistics, sample_indices
+from actzip.memory.heap import give_back
 from actzip.methods.base import Method
 from actzip.noise import NoiseReport
 
@@ -97,6 +98,7 @@ class Session:
         self._statistics = Statistics(self._policy.history)
         self._indices: torch.Tensor | None = None
         self._learns = True
+        self._looked = False  # whether the last pass was looked at
         self._paths = Paths()
         self._pool = Pool()
         self._last: Trace | None = None
@@ -277,6 +279,9 @@ class Session:
             self._statistics.together = is_together(root)
             learns = self._learns and self._policy.begin(step, self._statistics)
         self._tell()
+        if self._looked:  # what a look takes for a moment, of all sizes, malloc would keep
+            give_back()
+        self._looked = learns
         seed = (self.seed << 32) + step
         observer = Observer(self._statistics, step) if learns else None
         settings = Settings(self._policy, self.min_bytes, seed, self._paths, self._pool, observer)

@@ -1,0 +1,53 @@
+"""Memory that malloc keeps is given back after a step that was looked at."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+
+import pytest
+import torch
+from torch import nn
+
+import actzip
+from actzip import api
+from actzip.memory.heap import give_back
+from actzip.memory.measure import call_fresh, resident
+
+MIB = 1 << 20
+
+
+def holes() -> tuple[int, int]:
+    """Resident bytes with 64 MiB of holes between blocks in use, and after giving them back."""
+    ctypes.CDLL(None).mallopt(-3, 64 * MIB)  # M_MMAP_THRESHOLD: all of these go to the heap
+    blocks = [torch.ones(MIB // 8) for _ in range(256)]
+    del blocks[::2]
+    before = resident("VmRSS")
+    give_back()
+    after = resident("VmRSS")
+    assert before is not None and after is not None
+    assert len(blocks) == 128
+    return before, after
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has malloc_trim")
+def test_free_pages_between_blocks_in_use_go_back_to_the_system() -> None:
+    before, after = call_fresh(holes)
+    assert before - after > 48 * MIB
+
+
+def test_another_c_library_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actzip.memory.heap._trim", lambda: None)
+    give_back()
+
+
+def test_a_session_gives_memory_back_after_each_look_and_only_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[int] = []
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
+    with actzip.compress(model, "actnn", min_bytes=0, interval=8) as session:
+        monkeypatch.setattr(api, "give_back", lambda: given.append(session.step - 1))
+        for _ in range(12):
+            model(torch.randn(16, 64)).sum().backward()
+    assert given == [1, 2, 3, 5, 9]  # looked at: 0, 1, 2, 4 and 8
