@@ -25,7 +25,8 @@ def holes() -> tuple[int, int]:
     before = resident("VmRSS")
     give_back()
     after = resident("VmRSS")
-    assert before is not None and after is not None
+    assert before is not None
+    assert after is not None
     assert len(blocks) == 128
     return before, after
 
