@@ -35,7 +35,7 @@ from actzip.tasks.spelling import label, parse
 
 RESULTS = Path(__file__).parent / "results" / "ratios.json"
 MODELS = ("resnet50", "vit_s16", "bert")
-METHODS = ("actnn:bits=2", "division", "actnn:bits=2.5")
+METHODS = ("actnn:bits=2", "division", "actnn:bits=2.5", "actnn:bits=3")
 
 
 @dataclass(frozen=True)

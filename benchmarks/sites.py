@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
+import torch.nn.functional as F
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -35,6 +36,7 @@ from actzip.methods.base import Method, Policy, Site
 from actzip.tasks import engine
 from actzip.tasks.journal import Journal
 from actzip.tasks.spelling import parse
+from actzip.tasks.trainer import Trainer
 
 RESULTS = Path(__file__).parent / "results"
 #: A kind of site: node and, after a dot, slot. q, k and v of one projection are one tensor.
@@ -48,6 +50,9 @@ KINDS = {
     "none": (),
 }
 BITS = (2, 3, 4)
+#: Whole methods, whose noise is measured beside.
+WHOLE = ("actnn", "actnn:bits=2.5", "actnn:bits=3", "division", "comet", "acgc")
+_LEARN = 6  #: passes in which they learn
 
 
 @dataclass(frozen=True)
@@ -99,11 +104,11 @@ def code(bits: int) -> str:
 
 @dataclass(frozen=True)
 class Share:
-    """What one kind adds to the gradients, in units of SGD's own variance."""
+    """What one kind, or a whole method, adds to the gradients, in units of SGD's own variance."""
 
     case: str
-    kind: str
-    bits: int
+    kind: str  #: or the method
+    bits: int | None
     variance: float
     bias: float
     ratio: float  #: of stored bytes, all other sites exact
@@ -115,17 +120,27 @@ def noise(case: str, steps: int, draws: int) -> list[Share]:
     loop = engine.Loop(config, data, Journal(None))
     for _ in range(steps):
         loop._step(torch.randint(len(data.train), (config.batch,), generator=loop.shuffling))
-    trainer, batch = loop.trainer, data.train.batch(torch.arange(2 * config.batch))
-    found = []
-    for kind in KINDS:
-        for bits in BITS if kind != "none" else ():
-            method = Partial(code(bits), kind)
-            with actzip.compress(trainer.model, method, optimizer=trainer.optimizer) as session:
-                trainer.model(batch[0])
-                total = session.gradient_noise(batch, draws=draws).total
-                shares = (total.quantization / total.sgd, total.bias / total.sgd)
-                found.append(Share(case, kind, bits, *shares, session.stats().ratio))
-    return found
+    codes: list[tuple[str, int | None, Method]] = [
+        (kind, bits, Partial(code(bits), kind)) for kind in KINDS if kind != "none" for bits in BITS
+    ]
+    codes += [(name, None, methods.resolve(*parse(name))) for name in WHOLE]
+    batch = data.train.batch(torch.arange(2 * config.batch))
+    return [
+        Share(case, kind, bits, *shares(loop.trainer, method, batch, draws))
+        for kind, bits, method in codes
+    ]
+
+
+def shares(
+    trainer: Trainer, method: Method, batch: tuple[Any, Any], draws: int
+) -> tuple[float, float, float]:
+    """Added variance and squared bias over SGD's variance, and the ratio of stored bytes."""
+    with actzip.compress(trainer.model, method, optimizer=trainer.optimizer) as session:
+        for _ in range(_LEARN):
+            F.cross_entropy(trainer.model(batch[0]), batch[1]).backward()
+        total = session.gradient_noise(batch, draws=draws).total
+        trainer.optimizer.zero_grad()
+        return total.quantization / total.sgd, total.bias / total.sgd, session.stats().ratio
 
 
 def train(job: accuracy.Job, threads: int, quick: bool = False) -> engine.Result:
@@ -152,6 +167,9 @@ def shown(shares: list[Share], runs: list[dict[str, Any]]) -> Table:
             f"{statistics.mean(own.values()):.2f}" if own else "",
             f"{statistics.mean(lost):+.2f}" if lost else "",
         )
+    for share in shares:
+        if share.bits is None:
+            made.add_row(f"{share.kind}, {share.ratio:.1f}×", f"{share.variance + share.bias:.1%}")
     return made
 
 

@@ -136,6 +136,25 @@ def accuracy() -> str:
     return markdown(header, rows)
 
 
+def sites() -> str:
+    """One kind of site in a coarse code: its noise, and the accuracy of 2 bits."""
+    finals: dict[str, dict[int, float]] = {}
+    for run in load("sites")["runs"]:
+        finals.setdefault(run["options"]["kind"], {})[run["seed"]] = 100 * run["final"]
+    kinds: dict[str, dict[int, float]] = {}
+    for share in (s for s in load("sites_noise") if s["bits"] is not None):
+        found = kinds.setdefault(share["kind"], {})
+        found[share["bits"]] = share["variance"] + share["bias"]
+    rows = []
+    for kind, shares in kinds.items():
+        lost = [final - finals["none"][seed] for seed, final in finals[kind].items()]
+        points = f"{statistics.mean(lost):+.2f} ({min(lost):+.1f} to {max(lost):+.1f})"
+        rows.append([kind, *(f"{shares[bits]:.1%}" for bits in sorted(shares)), points])
+    bits = sorted(next(iter(kinds.values())))
+    header = ["in the code", *(f"{b} bits add" for b in bits), "points of accuracy in 2 bits"]
+    return markdown(header, rows)
+
+
 def ratios() -> str:
     """Saved bytes of networks of the usual sizes, per method."""
     rows = [
@@ -154,6 +173,7 @@ def ratios() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "train": train,
     "accuracy": accuracy,
+    "sites": sites,
     "ratios": ratios,
     "step": step,
     "codecs": codecs,

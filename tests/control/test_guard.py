@@ -124,7 +124,7 @@ def test_a_bound_set_absurdly_wide_is_seen_and_training_recovers() -> None:
             session = actzip.compress(model, method=method, optimizer=optimizer, guard=guard)
         watched = session if name == "guarded" else None
         found[name] = _train(60, watched, model, optimizer)
-    assert found["wide"] > 2 * found["plain"], "else the bound was not absurd"
+    assert found["wide"] > 1.5 * found["plain"], "else the bound was not absurd"
     assert found["guarded"] < 1.3 * found["plain"]
     assert session.log
     assert re.match(r"step \d+: the codes make errors of .* times smaller", session.log[0])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,8 +64,8 @@ def _gradients(wrap: Callable[..., Any], rank: int, compressed: bool) -> list[Te
     return found
 
 
-def _run(rank: int, port: int, kind: str) -> None:
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+def _run(rank: int, store: str, kind: str) -> None:
+    dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=2)
     torch.set_num_threads(1)
     wrap = _ddp if kind == "ddp" else _fsdp
     plain = _gradients(wrap, rank, False)
@@ -77,8 +77,5 @@ def _run(rank: int, port: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
-def test_two_processes_train_bit_for_bit(kind: str) -> None:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    mp.spawn(_run, args=(port, kind), nprocs=2, join=True)
+def test_two_processes_train_bit_for_bit(kind: str, tmp_path: Path) -> None:
+    mp.spawn(_run, args=(str(tmp_path / "store"), kind), nprocs=2, join=True)

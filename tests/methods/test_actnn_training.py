@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import io
-import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -294,9 +294,9 @@ def test_graphs_without_backward_do_not_stop_the_learning() -> None:
         assert session._policy._average  # type: ignore[attr-defined]
 
 
-def _worker(rank: int, port: int, method: Method) -> None:
+def _worker(rank: int, store: str, method: Method) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=2)
     model = model_of()
     session = actzip.compress(model, method, min_bytes=0)
     wrapped = nn.parallel.DistributedDataParallel(model)
@@ -318,8 +318,5 @@ def _worker(rank: int, port: int, method: Method) -> None:
 
 
 @pytest.mark.parametrize("method", [actzip.ActNN(interval=3), actzip.Division()])
-def test_two_processes_stay_together(method: Method) -> None:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    mp.spawn(_worker, args=(port, method), nprocs=2, join=True)  # type: ignore[attr-defined,no-untyped-call]
+def test_two_processes_stay_together(method: Method, tmp_path: Path) -> None:
+    mp.spawn(_worker, args=(str(tmp_path / "store"), method), nprocs=2, join=True)  # type: ignore[attr-defined,no-untyped-call]

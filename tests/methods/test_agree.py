@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,8 +46,8 @@ def _bounds(kind: str, method: actzip.Method, rank: int) -> dict[str, Any]:
     return {name.removeprefix("module."): e.tolist() for name, e in errors.items()}
 
 
-def _run(rank: int, port: int, kind: str) -> None:
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+def _run(rank: int, store: str, kind: str) -> None:
+    dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=2)
     torch.set_num_threads(1)
     for method in (actzip.ACGC(), actzip.Comet(interval=1, scope="all")):
         ours = _bounds(kind, method, rank)
@@ -59,11 +59,8 @@ def _run(rank: int, port: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["wrapped", "inside", "alone"])
-def test_processes_agree_on_the_bounds_of_a_model_they_share(kind: str) -> None:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    mp.spawn(_run, args=(port, kind), nprocs=2, join=True)
+def test_processes_agree_on_the_bounds_of_a_model_they_share(kind: str, tmp_path: Path) -> None:
+    mp.spawn(_run, args=(str(tmp_path / "store"), kind), nprocs=2, join=True)
 
 
 def test_the_strictest_bound_of_all_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

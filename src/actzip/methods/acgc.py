@@ -26,7 +26,7 @@ from actzip.control.caution import cautious
 from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Site
-from actzip.methods.by_error import ByError, is_look
+from actzip.methods.by_error import ByError, is_look, is_worth_entropy
 
 Floats = NDArray[np.float64]
 
@@ -123,7 +123,7 @@ class _Policy(ByError):
         m = self._method
         if m.codec == "fixed":
             return FixedPoint(fixed_bits(tensor, dim, errors), m.skip_zeros, channel_dim=dim)
-        return self.bounded(site, dim, errors, entropy=m.entropy)
+        return self.bounded(site, dim, errors, m.entropy and is_worth_entropy(tensor))
 
 
 def fixed_bits(tensor: Tensor, dim: int, errors: Floats) -> int | tuple[int, ...]:

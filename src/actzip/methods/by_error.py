@@ -26,6 +26,9 @@ from actzip.methods.base import Policy, Site
 
 Floats = NDArray[np.float64]
 
+#: elements from which the entropy stage is worth its tables: for fewer, half a millisecond a tensor
+#: that other codes need some ten microseconds for
+ENTROPY_FROM = 1 << 15
 _START = 1e-3  #: of the peak: the bound before backward has told anything
 
 
@@ -83,12 +86,16 @@ class ByError(Policy):
     def reason(self, site: Site) -> str:
         return f"there is no error formula for {site.node}.{site.slot}: kept exactly"
 
-    def bounded(self, site: Site, dim: int, errors: Floats, **options: Any) -> Bounded:
+    def bounded(
+        self, site: Site, dim: int, errors: Floats, entropy: bool, predict: str | None = None
+    ) -> Bounded:
         """The strict codec of these errors; the same object until they change."""
         error = tuple(errors.tolist()) if len(errors) > 1 else float(errors[0])
         made = self._made.get(site.name)
-        if made is None or (made.error, made.channel_dim) != (error, dim):
-            made = self._made[site.name] = Bounded(error, channel_dim=dim, **options)
+        wanted = (error, dim, entropy, predict)
+        if made is None or (made.error, made.channel_dim, made.entropy, made.predict) != wanted:
+            made = Bounded(error, channel_dim=dim, entropy=entropy, predict=predict)
+            self._made[site.name] = made
         return made
 
     # -- backward told ---------------------------------------------------------------------
@@ -134,6 +141,10 @@ class ByError(Policy):
         self._shapes = dict(state["shapes"])
         self._errors = {name: np.array(e) for name, e in state["errors"].items()}
         self._watching = bool(state["watching"])
+
+
+def is_worth_entropy(tensor: Tensor) -> bool:
+    return tensor.numel() >= ENTROPY_FROM
 
 
 def safe(tensor: Tensor) -> float:

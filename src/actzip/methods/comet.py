@@ -31,7 +31,7 @@ from actzip.control.momentum import Momentum
 from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Role, Site
-from actzip.methods.by_error import ByError
+from actzip.methods.by_error import ByError, is_worth_entropy
 
 Floats = NDArray[np.float64]
 
@@ -119,7 +119,8 @@ class _Policy(ByError):
         known = site.role is Role.LINEAR or super().is_bounded(site)
         if bits is None or not known or self._method.scope == "all":
             return None
-        return Group(bits, zero=site.relu and bits > 1, entropy=self._method.entropy)
+        entropy = self._method.entropy and is_worth_entropy(tensor)
+        return Group(bits, zero=site.relu and bits > 1, entropy=entropy)
 
     def is_bounded(self, site: Site) -> bool:
         conv = self._method.scope == "all" or _is_conv(site.node)
@@ -135,10 +136,11 @@ class _Policy(ByError):
     def coded(self, site: Site, tensor: Tensor, dim: int, errors: Floats) -> Codec:
         m = self._method
         predict = m.predict if tensor.dim() > 3 else None  # rows of features are no neighbours
-        made: Bounded = self.bounded(site, dim, errors, entropy=m.entropy, predict=predict)
+        entropy = m.entropy and is_worth_entropy(tensor)
+        made: Bounded = self.bounded(site, dim, errors, entropy, predict)
         if not m.verify:
             return made
-        return Verified(made.error, made.rounding, m.entropy, predict, dim, site=site.name)
+        return Verified(made.error, made.rounding, entropy, predict, dim, site=site.name)
 
     # -- backward told ---------------------------------------------------------------------
 
