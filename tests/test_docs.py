@@ -1,0 +1,45 @@
+"""What the pages show works: the tutorial's code runs, and the commands take the options."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from actzip.cli import app
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMANDS = [
+    command
+    for page in PAGES
+    for command in re.findall(
+        r"^actzip [a-z-]+(?: --.*)?$|(?<=`)actzip [a-z][^`]*(?=`)", page.read_text(), re.M
+    )
+]
+
+
+def test_the_tutorials_code_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 6
+    code = "\n".join(blocks).replace("(128,", "(8,")  # a batch that a test can afford
+    names: dict[str, object] = {}
+    exec(compile(code, "tutorial.md", "exec"), names)
+    said = capsys.readouterr().out
+    assert "ConvolutionBackward0" in said
+    assert "sgd" in said
+    names["session"].remove()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("command", sorted(set(COMMANDS)))
+def test_commands_on_the_pages_have_the_options_they_show(command: str) -> None:
+    name, *words = command.split()[1:]
+    done = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}, color=False)
+    assert done.exit_code == 0, f"there is no command {name!r}"
+    said = re.sub(r"\x1b\[[0-9;]*m", "", done.output)
+    for word in words:
+        if word.startswith("--"):
+            assert word.partition("=")[0] in said, f"{command}: no option {word}"
