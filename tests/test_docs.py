@@ -25,7 +25,7 @@ def test_the_tutorials_code_runs_from_top_to_bottom(capsys: pytest.CaptureFixtur
     text = (ROOT / "docs" / "tutorial.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) == 6
-    code = "\n".join(blocks).replace("(128,", "(8,")  # a batch that a test can afford
+    code = "\n".join(blocks).replace("(128,", "(4,")  # a batch that a test can afford
     names: dict[str, object] = {}
     exec(compile(code, "tutorial.md", "exec"), names)
     said = capsys.readouterr().out

@@ -124,6 +124,17 @@ def test_the_first_step_is_nearly_exact_and_no_step_is_skipped() -> None:
         assert (p.grad - q.grad).norm() <= 0.02 * q.grad.norm()
 
 
+@pytest.mark.parametrize("method", [actzip.ACGC(), actzip.Comet(), actzip.Comet(scope="all")])
+def test_only_tensors_that_are_worth_it_are_entropy_coded(method: actzip.Method) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1))
+    with actzip.compress(model, method, min_bytes=0) as session:
+        for pictures in (4, 16, 4):  # 8·16·16 elements each: 2^13, 2^15, and few again
+            model(torch.randn(pictures, 1, 16, 16)).sum().backward()
+            code = {row.name: row.codec for row in session.stats().sites}
+            entropy = "entropy=True" in code["1:ConvolutionBackward0.input"]
+            assert entropy == (pictures == 16)
+
+
 def test_looks_are_frequent_at_first() -> None:
     looks = [step for step in range(301) if is_look(step, 100)]
     assert looks[:14] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15]

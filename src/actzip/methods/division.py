@@ -44,8 +44,8 @@ class Division(Stateless):
     - A map or sequence with fewer than block² (`sequence_block`) positions, a 2-D input of a
       linear layer, and an operand without places go to the group code: there, averages and a
       range for each channel cost more than the finer step saves.
-    - dense: bits of the input of a linear layer that goes to the group code: nothing smooth is
-      taken out of it, and 2 bits alone cost a small ViT half a point of accuracy: 3.
+    - dense: bits, or `bits` if that is more, of the input of a linear layer that goes to the group
+      code: nothing smooth is taken out of it, and 2 bits cost a small ViT half a point: 3.
     - relu: how zeros that a ReLU made survive. "zero" (default): code 0 means zero, the mask
       costs nothing. "mask": the plain code, and the mask in one bit beside it, applied after
       decoding. At equal bytes "zero" has a quarter of the squared error.
@@ -57,8 +57,8 @@ class Division(Stateless):
     - activation: bits of the input of GELU and its like, of which the gradient bends little: 3.
     - nonlinear: bits of what else enters through a curve: q and k of an attention, and with them v
       and its result, softmax, gates. Error there bends the gradient and does not average out: 4.
-      (On a small ViT q, k and v in 2 bits add 70 % of SGD's own variance, in 4 bits 1 %; all
-      other sites together, in 2 bits, a third of that: benchmarks/sites.py.)
+      (On a small ViT q, k and v in 2 bits add nearly as much variance as SGD has, in 4 bits 1 %
+      of it; all other kinds of sites, in 2 bits, a fifth together: results/sites_noise.json.)
     - align="original", rounding="stochastic": the published code. Floor blocks from the top left
       are stretched over the map; there is no lower limit on its size.
     """

@@ -47,8 +47,8 @@ class Cost:
 
 def cost(build: Callable[[str], Trainer], method: str, part: Part, state: dict[str, Any]) -> Cost:
     """Measure a step from `state` on `part`; `build(method)` makes a trainer like the real one."""
-    first = _first(build(method), part)
     trainer = build(method)
+    first = 0 if trainer.session is None else _first(build(method), part)
     trainer.load_state_dict(state)
     gc.collect()  # the profiler counts only releases of memory whose allocation it saw
     with measure() as whole:
@@ -73,9 +73,7 @@ def cost(build: Callable[[str], Trainer], method: str, part: Part, state: dict[s
 
 
 def _first(trainer: Trainer, part: Part) -> int:
-    """The live peak of a trainer's first step; what its optimizer makes then is not counted."""
-    if trainer.session is None:
-        return 0  # all its steps are the same
+    """The live peak of a session's first step; what its optimizer makes then is not counted."""
     gc.collect()
     with measure() as found:
         trainer.loss(part).backward()
