@@ -279,7 +279,7 @@ class Session:
             self._statistics.together = is_together(root)
             learns = self._learns and self._policy.begin(step, self._statistics)
         self._tell()
-        if self._looked:  # what a look takes for a moment, of all sizes, malloc would keep
+        if self._looked or learns:  # what a look takes for a moment would come on top, and stay
             give_back()
         self._looked = learns
         seed = (self.seed << 32) + step
