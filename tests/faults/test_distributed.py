@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor, nn
 
 import actzip
+from processes import in_two_processes
 
 
 def _model() -> nn.Sequential:
@@ -64,18 +63,15 @@ def _gradients(wrap: Callable[..., Any], rank: int, compressed: bool) -> list[Te
     return found
 
 
-def _run(rank: int, store: str, kind: str) -> None:
-    dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=2)
-    torch.set_num_threads(1)
+def _run(rank: int, kind: str) -> None:
     wrap = _ddp if kind == "ddp" else _fsdp
     plain = _gradients(wrap, rank, False)
     ours = _gradients(wrap, rank, True)
     assert len(plain) == len(ours) == 8
     for a, b in zip(ours, plain, strict=True):
         assert torch.equal(a, b)
-    dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_two_processes_train_bit_for_bit(kind: str, tmp_path: Path) -> None:
-    mp.spawn(_run, args=(str(tmp_path / "store"), kind), nprocs=2, join=True)
+    in_two_processes(tmp_path, _run, kind)

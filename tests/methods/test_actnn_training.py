@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 import actzip
 from actzip.methods.base import Method
+from processes import in_two_processes
 from trained import batch, resnet
 
 
@@ -294,9 +294,7 @@ def test_graphs_without_backward_do_not_stop_the_learning() -> None:
         assert session._policy._average  # type: ignore[attr-defined]
 
 
-def _worker(rank: int, store: str, method: Method) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=2)
+def _worker(rank: int, method: Method) -> None:
     model = model_of()
     session = actzip.compress(model, method, min_bytes=0)
     wrapped = nn.parallel.DistributedDataParallel(model)
@@ -314,9 +312,8 @@ def _worker(rank: int, store: str, method: Method) -> None:
     both = [torch.empty_like(weights) for _ in range(2)]
     dist.all_gather(both, weights)
     assert torch.equal(*both), "both processes have the same weights"
-    dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("method", [actzip.ActNN(interval=3), actzip.Division()])
 def test_two_processes_stay_together(method: Method, tmp_path: Path) -> None:
-    mp.spawn(_worker, args=(str(tmp_path / "store"), method), nprocs=2, join=True)  # type: ignore[attr-defined,no-untyped-call]
+    in_two_processes(tmp_path, _worker, method)

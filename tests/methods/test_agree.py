@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import actzip
+from processes import in_two_processes
 
 
 def _model() -> nn.Sequential:
@@ -46,21 +46,18 @@ def _bounds(kind: str, method: actzip.Method, rank: int) -> dict[str, Any]:
     return {name.removeprefix("module."): e.tolist() for name, e in errors.items()}
 
 
-def _run(rank: int, store: str, kind: str) -> None:
-    dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=2)
-    torch.set_num_threads(1)
+def _run(rank: int, kind: str) -> None:
     for method in (actzip.ACGC(), actzip.Comet(interval=1, scope="all")):
         ours = _bounds(kind, method, rank)
         everyone: list[dict[str, Any]] = [{}, {}]
         dist.all_gather_object(everyone, ours)
         assert len(ours) == 4
         assert (everyone[0] == everyone[1]) is (kind != "alone"), f"{kind}, {method}"
-    dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("kind", ["wrapped", "inside", "alone"])
 def test_processes_agree_on_the_bounds_of_a_model_they_share(kind: str, tmp_path: Path) -> None:
-    mp.spawn(_run, args=(str(tmp_path / "store"), kind), nprocs=2, join=True)
+    in_two_processes(tmp_path, _run, kind)
 
 
 def test_the_strictest_bound_of_all_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
