@@ -73,6 +73,8 @@ int64_t dual_decode_as(const uint8_t* averages, const uint8_t* data, const Layou
   const MetaArray<R> meta{const_cast<uint8_t*>(data), l.groups()};
   const Coding c = coding(l.bits[0], rounding, Zero);
   uint8_t* means = const_cast<uint8_t*>(averages);
+  const bool stream = sizeof(T) == sizeof(R) && beyond_caches(l.n * int64_t(sizeof(T))) &&
+                      can_stream(out) && l.group * int64_t(sizeof(T)) % 64 == 0;
   each_chunk(l, threads, [&](int64_t, int64_t g0, int64_t g1) {
     const Scratch<R> own(scratch, l, m);
     Dither dither{seed};
@@ -81,10 +83,12 @@ int64_t dual_decode_as(const uint8_t* averages, const uint8_t* data, const Layou
       decode_groups<R, Zero>(data, l, 0, a, b, c, dither, meta, own.rest, a * l.group);
       for (int64_t g = a; g < b; ++g) {
         const Averages<R> mean{means + g * m.averages() * int64_t(sizeof(R) / 2)};
-        const R* rest = own.rest + (g - a) * l.group;
+        R* rest = own.rest + (g - a) * l.group;
         each_stretch(m, own.spread, mean, [&](int64_t i, int64_t n, const R* spread) {
-          add_row<Zero>(rest + i, spread, out + g * l.group + i, n);
+          stream ? add_in_place<Zero>(rest + i, spread, n)
+                 : add_row<Zero>(rest + i, spread, out + g * l.group + i, n);
         });
+        if (stream) stream_copy(out + g * l.group, rest, l.group * int64_t(sizeof(T)));
       }
     }
   });

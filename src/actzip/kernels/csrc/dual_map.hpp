@@ -111,24 +111,51 @@ template <bool Zero, class T, class R>
 ACTZIP_INLINE void add_row(const R* __restrict rest, const R* __restrict mean, T* __restrict x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = restored<T, Zero>(rest[i], mean[i]);
 }
+template <bool Zero, class R>
+ACTZIP_INLINE void add_in_place(R* __restrict x, const R* __restrict mean, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = restored<R, Zero>(x[i], mean[i]);
+}
 
-template <class R> inline R sum_of(const R* x, int64_t first, int64_t end) {
+// f(i) for i < n; blocks are 8 long as a rule, and a loop of known length has no end to look for.
+template <class G> ACTZIP_INLINE void each_of(int64_t n, G&& f) {
+  if (n == 8)
+    for (int64_t i = 0; i < 8; ++i) f(i);
+  else
+    for (int64_t i = 0; i < n; ++i) f(i);
+}
+
+template <class R> ACTZIP_INLINE R sum_of(const R* x, int64_t n) {
   R sum = 0;
-  for (int64_t i = first; i < end; ++i) sum += x[i];
+  each_of(n, [&](int64_t i) { sum += x[i]; });
   return sum;
 }
 
-// Row sums run in steps of this many columns; what they read beyond a row is never used.
+// Column sums run in steps of this many columns unless that would go beyond the end of the tensor;
+// what they read beyond a row is never used.
 constexpr int64_t kStep = 16;
 inline int64_t in_steps(int64_t n) { return ceil_div(n, kStep) * kStep; }
 
-// Adds a row of n elements to the columns, and counts those that are not zero. Reads in steps unless
-// that would go beyond the end of the tensor.
+// Adds rows of n elements to the columns, and counts those that are not zero.
 template <bool Zero, class T, class R>
-inline void take_row(const T* row, const T* end, R* columns, R* counts, int64_t n) {
-  const int64_t count = end - row >= in_steps(n) ? in_steps(n) : n;
-  add_columns(row, columns, count);
-  if (Zero) count_columns(row, counts, count);
+inline void take_rows(const T* x, int64_t rows, int64_t width, R* columns, R* counts, int64_t n) {
+  for (; rows > 0; --rows, x += width) {
+    add_columns(x, columns, n);
+    if (Zero) count_columns(x, counts, n);
+  }
+}
+// The same with sums in registers; n is in steps.
+template <bool Zero, class T>
+inline void take_steps(const T* x, int64_t rows, int64_t width, float* columns, float* counts, int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes) {
+    F sum = load(columns + i), count = load(counts + i);
+    for (int64_t r = 0; r < rows; ++r) {
+      const F v = load(x + r * width + i);
+      sum = vadd(sum, v);
+      if (Zero) count = vadd(count, where_nonzero(v, set1(1)));
+    }
+    store(columns + i, sum);
+    if (Zero) store(counts + i, count);
+  }
 }
 
 // Averages of one map; columns: scratch of 2 * in_steps(w.size); end: of the tensor.
@@ -142,13 +169,19 @@ inline bool average_map(const T* x, const T* end, const MapShape& m, R* columns,
   for (int64_t bd = 0; bd < m.d.blocks; ++bd)
     for (int64_t bh = 0; bh < m.h.blocks; ++bh) {
       for (int64_t i = 0; i < in_steps(used); ++i) columns[i] = counts[i] = 0;
-      for (int64_t d = m.d.first(bd); d < m.d.end(bd); ++d)
-        for (int64_t h = m.h.first(bh); h < m.h.end(bh); ++h)
-          take_row<Zero>(x + (d * m.h.size + h) * m.w.size, end, columns, counts, used);
-      const int64_t rows = m.d.length(bd) * m.h.length(bh);
+      const int64_t rows = m.h.length(bh);
+      for (int64_t d = m.d.first(bd); d < m.d.end(bd); ++d) {
+        const T* from = x + (d * m.h.size + m.h.first(bh)) * m.w.size;
+        const bool steps = end - from >= (rows - 1) * m.w.size + in_steps(used);
+        if constexpr (sizeof(R) == 4) {
+          if (steps) take_steps<Zero>(from, rows, m.w.size, columns, counts, in_steps(used));
+        }
+        if (sizeof(R) != 4 || !steps) take_rows<Zero>(from, rows, m.w.size, columns, counts, used);
+      }
       for (int64_t b = 0; b < m.w.blocks; ++b) {
-        const R count = Zero ? sum_of(counts, m.w.first(b), m.w.end(b)) : R(rows * m.w.length(b));
-        const R mean = average(sum_of(columns, m.w.first(b), m.w.end(b)), count);
+        const int64_t first = m.w.first(b), length = m.w.length(b);
+        const R count = Zero ? sum_of(counts + first, length) : R(m.d.length(bd) * rows * length);
+        const R mean = average(sum_of(columns + first, length), count);
         sane &= is_sane(mean);
         out.set(at++, mean);
       }
@@ -170,7 +203,8 @@ inline void each_stretch(const MapShape& m, R* spread, const Averages<R>& averag
       for (int64_t bh = 0; bh < m.h.blocks; ++bh, line += m.w.blocks) {
         for (int64_t b = 0; b < m.w.blocks; ++b) {
           const R mean = averages.get(line + b);
-          for (int64_t i = m.w.from(b); i < m.w.to(b); ++i) spread[i] = mean;
+          R* at = spread + m.w.from(b);
+          each_of(m.w.to(b) - m.w.from(b), [&](int64_t i) { at[i] = mean; });
         }
         for (int64_t r = 1; r < few; ++r) std::memcpy(spread + r * width, spread, size_t(width) * sizeof(R));
         for (int64_t h = m.h.from(bh); h < m.h.to(bh); h += few)

@@ -104,7 +104,7 @@ template <class T> ACTZIP_INLINE void store_all(T* p, const F* v) {
 ACTZIP_INLINE void stream_line(void* to, const void* from) {
   const __m256i* const halves = static_cast<const __m256i*>(from);
   for (int k = 0; k < 2; ++k)
-    _mm256_stream_si256(static_cast<__m256i*>(to) + k, _mm256_load_si256(halves + k));
+    _mm256_stream_si256(static_cast<__m256i*>(to) + k, _mm256_loadu_si256(halves + k));
 }
 ACTZIP_INLINE void stream_all(float* p, const F* v) {
   for (int k = 0; k < 4; ++k) _mm256_stream_ps(p + 8 * k, v[k]);

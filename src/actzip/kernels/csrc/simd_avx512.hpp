@@ -95,7 +95,7 @@ ACTZIP_INLINE void stream_all(float* p, const F* v) {
   _mm512_stream_ps(p + kLanes, v[1]);
 }
 ACTZIP_INLINE void stream_line(void* p, __m512i v) { _mm512_stream_si512(static_cast<__m512i*>(p), v); }
-ACTZIP_INLINE void stream_line(void* to, const void* from) { stream_line(to, _mm512_load_si512(from)); }
+ACTZIP_INLINE void stream_line(void* to, const void* from) { stream_line(to, _mm512_loadu_si512(from)); }
 ACTZIP_INLINE void end_stream() { _mm_sfence(); }
 
 // 32 bf16 in one register: element i beside element i + 16, so that one shift and one mask widen them.
