@@ -35,12 +35,12 @@ ACTZIP_INLINE int unpack_map(const uint8_t* from, uint64_t present, int width, u
 
 // Codes as bytes, 0 for zeros; raw blocks are copied to `out` at once.
 template <class T>
-inline int64_t unpack_bytes(const uint8_t* headers, Source from, T* out, uint8_t* to) {
+inline bool unpack_bytes(const uint8_t* headers, Source from, T* out, uint8_t* to) {
   for (int b = 0; b < BLOCKS_PER_CHUNK; ++b, to += BLOCK) {
-    if (from.at > from.end) return kDamaged;
+    if (from.at > from.end) return false;
     const int width = headers[b] & 31;
     if (headers[b] == RAW) {
-      if (from.end - from.at < int64_t(BLOCK * sizeof(T))) return kDamaged;
+      if (from.end - from.at < int64_t(BLOCK * sizeof(T))) return false;
       std::memcpy(out + b * BLOCK, from.at, BLOCK * sizeof(T));
       from.at += BLOCK * sizeof(T);
     } else if (headers[b] >= BITMAP * 32) {
@@ -53,7 +53,7 @@ inline int64_t unpack_bytes(const uint8_t* headers, Source from, T* out, uint8_t
       from.at += 8 * width;
     }
   }
-  return from.at > from.end ? kDamaged : kOk;
+  return from.at <= from.end;
 }
 
 // 64 values from their codes plus one.
@@ -80,10 +80,10 @@ ACTZIP_INLINE void dequantize_bytes(const uint8_t* codes, const Grid<float>& g, 
 
 // Decodes a whole chunk whose headers are usual.
 template <class T, bool DITHER, bool ONE>
-inline int64_t decode_wide(const Spec& spec, int64_t first, const uint8_t* headers, int level,
+inline bool decode_wide(const Spec& spec, int64_t first, const uint8_t* headers, int level,
                            Source from, T* out) {
   alignas(64) uint8_t codes[CHUNK];
-  if (unpack_bytes(headers, from, out, codes) != kOk) return kDamaged;
+  if (!unpack_bytes(headers, from, out, codes)) return false;
   Grid<float> g;
   if (ONE) fill_grid(spec, first, level, g);
   Noise noise(stream_key(spec.seed, uint64_t(first / 32) >> 28), first / 32);
@@ -96,7 +96,7 @@ inline int64_t decode_wide(const Spec& spec, int64_t first, const uint8_t* heade
     headers[b] & 32 ? dequantize_bytes<T, true, ONE>(codes + b * BLOCK, g, noise, out + b * BLOCK)
                     : dequantize_bytes<T, false, ONE>(codes + b * BLOCK, g, noise, out + b * BLOCK);
   }
-  return kOk;
+  return true;
 }
 
 }  // namespace bounded

@@ -92,22 +92,17 @@ inline void dequantize_chunk(const Spec& spec, int64_t first, int n, int level,
   }
 }
 
-#ifdef ACTZIP_BOUNDED_DECODE
-// A whole chunk whose headers are usual. Of a large tensor it goes past the caches, from a buffer: a
-// choice between two kinds of store for each block cost more than the copy.
-template <class T, bool DITHER>
-inline int64_t decode_whole(const Spec& spec, int64_t first, const uint8_t* headers, int level,
-                            Source from, T* out) {
+// f(where to) writes a chunk of n values for `out`, or says no. Of a large tensor it goes past the
+// caches, from a buffer: a choice between two kinds of store for each block cost more than the copy.
+template <class T, class G>
+inline bool write_chunk(const Spec& spec, int n, T* out, G&& f) {
+  const bool stream = n == CHUNK && beyond_caches(spec.n * int64_t(sizeof(T))) && can_stream(out);
+  if (!stream) return f(out);
   alignas(64) T buffer[CHUNK];
-  const bool stream = beyond_caches(spec.n * int64_t(sizeof(T))) && can_stream(out);
-  T* const to = stream ? buffer : out;
-  const int64_t status =
-      spec.channels == 1 ? decode_wide<T, DITHER, true>(spec, first, headers, level, from, to)
-                         : decode_wide<T, DITHER, false>(spec, first, headers, level, from, to);
-  if (stream && status == kOk) stream_copy(out, buffer, sizeof buffer);
-  return status;
+  if (!f(buffer)) return false;
+  stream_copy(out, buffer, sizeof buffer);
+  return true;
 }
-#endif
 
 // Two passes over the chunk: values are made from symbols that have long left the store buffer.
 template <class T, bool DITHER>
@@ -120,7 +115,11 @@ inline int64_t decode_chunk(const Spec& spec, int64_t c, const uint8_t* headers,
 #ifdef ACTZIP_BOUNDED_DECODE
   if constexpr (sizeof(Real<T>) == 4)
     if (n == CHUNK && from.readable - from.end >= WIDE_SLACK && is_usual<DITHER>(headers))
-      return decode_whole<T, DITHER>(spec, first, headers, level, from, out + first);
+      return write_chunk(spec, n, out + first, [&](T* to) {
+        return spec.channels == 1
+                   ? decode_wide<T, DITHER, true>(spec, first, headers, level, from, to)
+                   : decode_wide<T, DITHER, false>(spec, first, headers, level, from, to);
+      }) ? kOk : kDamaged;
 #endif
   const int64_t status = unpack_chunk(spec, first, n, headers, from, out + first, symbols);
   if (status != kOk) return status;

@@ -35,7 +35,8 @@ inline int64_t with_rounding(int64_t dtype, bool dither, F&& f) {
 template <class R>
 struct Grid {
   alignas(64) R eb[BLOCK], step[BLOCK], inv[BLOCK];
-  int level = -1;
+  int level = -1;  // and the channel that all 64 are of: filled for them already
+  int64_t channel = -1;
 };
 
 // Limits of the integers, and the unit roundoff that level thresholds follow from (for float32
@@ -46,24 +47,23 @@ template <> struct Limits<bf16> { static constexpr double cap = 0x1p20, roundoff
 template <> struct Limits<f16> { static constexpr double cap = 0x1p20, roundoff = 0x1p-11; };
 template <> struct Limits<double> { static constexpr double cap = 0x1p26, roundoff = 0x1p-50; };
 
-// The grid of the 64 values from global index `start`.
+// The grid of the 64 values from global index `start`. Most blocks are of one channel, the same as
+// the block before.
 template <class R>
 inline void fill_grid(const Spec& spec, int64_t start, int level, Grid<R>& g) {
-  if (spec.channels == 1) {
-    if (g.level == level) return;
-    const R eb = load_as<R>(spec.eb);
-    for (int i = 0; i < BLOCK; ++i) g.eb[i] = eb;
-    g.level = level;
-  } else {
-    int64_t row = start / spec.inner, left = spec.inner - start % spec.inner;
-    int64_t channel = row % spec.channels;
-    for (int i = 0; i < BLOCK;) {
-      const R eb = load_as<R>(spec.eb + channel * int64_t(sizeof(R)));
-      const int end = int(min_of<int64_t>(BLOCK, i + left));
-      for (; i < end; ++i) g.eb[i] = eb;
-      left = spec.inner;
-      if (++channel == spec.channels) channel = 0;
-    }
+  const bool one = spec.channels == 1;
+  int64_t channel = one ? 0 : start / spec.inner % spec.channels;
+  int64_t left = one ? BLOCK : spec.inner - start % spec.inner;
+  const bool whole = left >= BLOCK;
+  if (whole && g.level == level && g.channel == channel) return;
+  g.level = whole ? level : -1;
+  g.channel = channel;
+  for (int i = 0; i < BLOCK;) {
+    const R eb = load_as<R>(spec.eb + channel * int64_t(sizeof(R)));
+    const int end = int(min_of<int64_t>(BLOCK, i + left));
+    for (; i < end; ++i) g.eb[i] = eb;
+    left = spec.inner;
+    if (++channel == spec.channels) channel = 0;
   }
   for (int i = 0; i < BLOCK; ++i) g.step[i] = (g.eb[i] * 2) * R(SCALE[level]);
   for (int i = 0; i < BLOCK; ++i) g.inv[i] = R(1) / g.step[i];

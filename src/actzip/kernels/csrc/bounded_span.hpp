@@ -96,13 +96,12 @@ inline bool expand_chunk(const Spec& spec, int64_t first, int n, const uint8_t* 
   alignas(64) uint32_t u[BLOCK];
   for (int b = 0; b * BLOCK < n; ++b) {
     const int here = min_of(BLOCK, n - b * BLOCK);
-    if (!take_block(coded + b * BLOCK, here, extra, u)) return false;
+    uint32_t* const codes = kind == DIFFERENCES ? u : reinterpret_cast<uint32_t*>(s + b * BLOCK);
+    if (!take_block(coded + b * BLOCK, here, extra, codes)) return false;
     if (kind == DIFFERENCES)
       unpredict(spec, first, u, b * BLOCK, here, s);
     else if (kind == SIGNED)
-      for (int i = 0; i < BLOCK; ++i) s[b * BLOCK + i] = int32_t(unzigzag(u[i]));
-    else
-      for (int i = 0; i < BLOCK; ++i) s[b * BLOCK + i] = int32_t(u[i]);
+      for (int i = 0; i < BLOCK; ++i) codes[i] = unzigzag(codes[i]);
     for (int i = here; i < BLOCK; ++i) s[b * BLOCK + i] = 0;
   }
   return true;
@@ -154,9 +153,11 @@ inline bool close_chunk(const Spec& spec, int64_t c, const Squeeze& how, const i
                         Opened& from, T* out) {
   const int n = int(min_of<int64_t>(CHUNK, spec.n - c * CHUNK));
   if (how.levels[c] >= LEVELS) return false;
-  dequantize_chunk<T, DITHER>(spec, c * CHUNK, n, how.levels[c], symbols, 0, out + c * CHUNK);
-  from.kept = restore_raw(load_as<uint64_t>(how.raw + 8 * c), n, from.kept, from.end, out + c * CHUNK);
-  return from.kept != nullptr;
+  return write_chunk(spec, n, out + c * CHUNK, [&](T* to) {
+    dequantize_chunk<T, DITHER>(spec, c * CHUNK, n, how.levels[c], symbols, 0, to);
+    from.kept = restore_raw(load_as<uint64_t>(how.raw + 8 * c), n, from.kept, from.end, to);
+    return from.kept != nullptr;
+  });
 }
 
 template <class T, bool DITHER>

@@ -41,11 +41,11 @@ template <bool DITHER> inline bool is_usual(const uint8_t* headers) {
 
 // Codes as bytes, side by side; raw blocks are copied to `out` at once.
 template <class T>
-inline int64_t unpack_wide(const uint8_t* headers, Source from, T* out, WideCodes& to) {
+inline bool unpack_wide(const uint8_t* headers, Source from, T* out, WideCodes& to) {
   for (int b = 0; b < BLOCKS_PER_CHUNK; ++b) {
-    if (from.at > from.end) return kDamaged;
+    if (from.at > from.end) return false;
     if (headers[b] == RAW) {
-      if (from.end - from.at < int64_t(BLOCK * sizeof(T))) return kDamaged;
+      if (from.end - from.at < int64_t(BLOCK * sizeof(T))) return false;
       std::memcpy(out + b * BLOCK, from.at, BLOCK * sizeof(T));
       from.at += BLOCK * sizeof(T);
       continue;
@@ -60,7 +60,7 @@ inline int64_t unpack_wide(const uint8_t* headers, Source from, T* out, WideCode
       store_as(to.codes + b * BLOCK + 8 * k, _pdep_u64(load_as<uint64_t>(from.at + k * width), mask));
     from.at += bytes_of(__builtin_popcountll(present) * width);
   }
-  return from.at > from.end ? kDamaged : kOk;
+  return from.at <= from.end;
 }
 
 // The quantized integers of 16 codes as a bitmap block has them (bounded_bytes.hpp).
@@ -144,10 +144,10 @@ inline void dequantize_wide(const Spec& spec, int64_t first, int level, const in
 
 // Decodes a whole chunk whose headers are usual.
 template <class T, bool DITHER, bool ONE>
-inline int64_t decode_wide(const Spec& spec, int64_t first, const uint8_t* headers, int level,
+inline bool decode_wide(const Spec& spec, int64_t first, const uint8_t* headers, int level,
                            Source from, T* out) {
   WideCodes to;
-  if (unpack_wide(headers, from, out, to) != kOk) return kDamaged;
+  if (!unpack_wide(headers, from, out, to)) return false;
   Grid<float> g;
   if (ONE) fill_grid(spec, first, level, g);
   Noise noise(stream_key(spec.seed, uint64_t(first / 32) >> 28), first / 32);
@@ -163,7 +163,7 @@ inline int64_t decode_wide(const Spec& spec, int64_t first, const uint8_t* heade
     else
       dequantize_nearest<T, ONE>(headers[b], codes, to.present[b], g, out + b * BLOCK);
   }
-  return kOk;
+  return true;
 }
 
 }  // namespace bounded

@@ -28,6 +28,8 @@ inline Meta<Real<T>> split_map(const T* x, const T* end, const MapShape& m, int 
   using R = Real<T>;
   const bool sane = average_map<Zero>(x, end, m, own.columns, mean);
   each_stretch(m, own.spread, mean, [&](int64_t i, int64_t n, const R* spread) {
+    for (int64_t k = 0; k < n; k += 64 / int64_t(sizeof(T)))  // the next map's
+      __builtin_prefetch(x + m.elements() + i + k, 0, 2);
     subtract_row<Zero>(x + i, spread, rest + i, n);
   });
   Meta<R> found = make_meta<R>(find_range<Zero>(static_cast<const R*>(rest), m.elements()), levels);

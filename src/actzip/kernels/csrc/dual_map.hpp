@@ -143,18 +143,31 @@ inline void take_rows(const T* x, int64_t rows, int64_t width, R* columns, R* co
     if (Zero) count_columns(x, counts, n);
   }
 }
-// The same with sums in registers; n is in steps.
+// The same for a few vectors of columns, with sums in registers.
+template <bool Zero, int Vectors, class T>
+ACTZIP_INLINE void take_vectors(const T* x, int64_t rows, int64_t width, float* columns, float* counts) {
+  F sum[Vectors], count[Vectors];
+  for (int k = 0; k < Vectors; ++k) sum[k] = load(columns + k * kLanes), count[k] = load(counts + k * kLanes);
+  for (; rows > 0; --rows, x += width)
+    for (int k = 0; k < Vectors; ++k) {
+      const F v = load(x + k * kLanes);
+      sum[k] = vadd(sum[k], v);
+      if (Zero) count[k] = vadd(count[k], where_nonzero(v, set1(1)));
+    }
+  for (int k = 0; k < Vectors; ++k) store(columns + k * kLanes, sum[k]), store(counts + k * kLanes, count[k]);
+}
+// Rows of n elements, in steps.
 template <bool Zero, class T>
 inline void take_steps(const T* x, int64_t rows, int64_t width, float* columns, float* counts, int64_t n) {
-  for (int64_t i = 0; i < n; i += kLanes) {
-    F sum = load(columns + i), count = load(counts + i);
-    for (int64_t r = 0; r < rows; ++r) {
-      const F v = load(x + r * width + i);
-      sum = vadd(sum, v);
-      if (Zero) count = vadd(count, where_nonzero(v, set1(1)));
+  constexpr int each = int(kStep) / kLanes;
+  for (int64_t i = 0; i < n; i += 4 * kStep) {
+    const auto take = [&](auto take_some) { take_some(x + i, rows, width, columns + i, counts + i); };
+    switch ((n - i) / kStep) {
+      case 1: take(take_vectors<Zero, each, T>); break;
+      case 2: take(take_vectors<Zero, 2 * each, T>); break;
+      case 3: take(take_vectors<Zero, 3 * each, T>); break;
+      default: take(take_vectors<Zero, 4 * each, T>);
     }
-    store(columns + i, sum);
-    if (Zero) store(counts + i, count);
   }
 }
 
