@@ -15,7 +15,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import math
 import platform
 import time
 from collections.abc import Callable
@@ -141,11 +140,15 @@ def run(start: Setting, method: actzip.Method, steps: int, every: int) -> dict[s
         losses.append(loss.item())
     seconds = (time.perf_counter() - began - checking) / steps
     e2 = method.e2 if isinstance(method, actzip.ACGC) else None
+    # fixed codes do not hold a ReLU's mask: its output is stored twice, and belongs to both
+    fixed = isinstance(method, actzip.ACGC) and method.codec == "fixed"
     found = {
         "method": repr(method),
         "steps": steps,
         "ratio": {"mean": sum(ratio) / len(ratio), "end": ratio[-1], "least": min(ratio)},
-        "conv_ratio": {"mean": sum(convolution) / len(convolution), "end": convolution[-1]},
+        "conv_ratio": None
+        if fixed
+        else {"mean": sum(convolution) / len(convolution), "end": convolution[-1]},
         "error": checks.summary(e2),
         "loss_end": sum(losses[-20:]) / len(losses[-20:]),
         "step_seconds": seconds,
@@ -159,15 +162,12 @@ def run(start: Setting, method: actzip.Method, steps: int, every: int) -> dict[s
 
 
 def conv_ratio(rows: list[Row]) -> float:
-    """Over the inputs of convolutions; one that a ReLU made is counted at the ReLU.
-
-    nan for codes that do not keep the ReLU's mask: then the two are stored apart.
-    """
+    """Over the inputs of convolutions; one that a ReLU made is counted at the ReLU."""
     held = {r.name: r for r in rows if r.node.startswith("Convolution") and r.codec}
     sharers = [r for r in rows if r.shared_with in held]
     raw = sum(r.raw_bytes for r in (*held.values(), *sharers))
     kept = sum(r.stored_bytes for r in held.values())
-    return raw / kept if sharers else math.nan
+    return raw / kept
 
 
 def sigmas(session: actzip.Session, setting: Setting) -> list[dict[str, float | str]]:
@@ -240,7 +240,7 @@ def show(console: Console, network: str, runs: dict[str, Any]) -> None:
         table.add_row(
             name,
             f"{r['ratio']['mean']:.1f}",
-            f"{r['conv_ratio']['mean']:.1f}",
+            f"{r['conv_ratio']['mean']:.1f}" if r["conv_ratio"] else "",
             f"{error['total_mean']:.4f}",
             f"{error['layer_worst']:.3f}",
             "" if above is None else f"{above} of {error['layers_checked']}",

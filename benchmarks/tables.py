@@ -1,7 +1,7 @@
-"""Writes the README's tables from results/*.json, so that no figure is typed by hand.
+"""Writes the tables of the README and of docs/ from results/*.json: no figure is typed by hand.
 
-python benchmarks/tables.py            # rewrites README.md
-python benchmarks/tables.py --check    # fails when README.md is not what the results say
+python benchmarks/tables.py            # rewrites the pages
+python benchmarks/tables.py --check    # fails when a page is not what the results say
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import re
 import statistics
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from actzip.memory.measure import size
 
 HERE = Path(__file__).parent
-README = HERE.parent / "README.md"
+PAGES = [HERE.parent / "README.md", *sorted((HERE.parent / "docs").rglob("*.md"))]
 
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:
@@ -73,6 +74,28 @@ def compared(found: Any) -> str:
     title = f"{config['model']}, batch {config['batch']}, {config['epochs']} epochs"
     columns = [found["metric"], "saved", "ratio", "live peak", "resident peak", "step time"]
     return markdown([title, *columns], rows)
+
+
+CASES = ("cifar10", "detection", "segmentation", "reviews", "shakespeare")
+
+
+def tasks() -> str:
+    """Every method on every task: the metric, how much smaller what is saved is, step time."""
+    found = {case: load(f"compare_{case}") for case in CASES}
+    rows = []
+    for i, label in enumerate(r["label"] for r in found[CASES[0]]["rows"]):
+        cells = []
+        for of_case in found.values():
+            r = of_case["rows"][i]
+            metric = _metric(of_case["metric"], r["metric"])
+            cells.append(f"{metric} · {r['ratio']:.1f}× · {r['slower']:.2f}×")
+        rows.append([label, *cells])
+    header = [f"{case}, {found[case]['metric']}" for case in CASES]
+    return markdown(["method", *header], rows)
+
+
+def _metric(name: str, value: float) -> str:
+    return f"{value:.2f}" if name == "perplexity" else f"{value:.1%}"
 
 
 def step() -> str:
@@ -170,11 +193,59 @@ def ratios() -> str:
     return markdown(["model", "method", "plain keeps", "stored", "smaller"], rows)
 
 
+def bounded(methods: tuple[str, ...] = ("comet", "acgc")) -> str:
+    """COMET and AC-GC on partly trained networks: what is stored, and the error of the gradient."""
+    rows = []
+    for network, runs in load("bounded_training")["networks"].items():
+        for name, r in runs.items():
+            if methods and name not in methods:
+                continue
+            error, conv = r["error"], r["conv_ratio"]
+            above = error.get("layers_above_e2")
+            rows.append(
+                [
+                    network,
+                    name.replace("_", " "),
+                    f"{r['ratio']['mean']:.1f}×",
+                    f"{conv['mean']:.1f}×" if conv else "",
+                    f"{error['total_mean']:.2g}",
+                    f"{error['layer_worst']:.2g}",
+                    "" if above is None else f"{above} of {error['layers_checked']}",
+                ]
+            )
+    columns = ["smaller", "inputs of convolutions", "‖Δg‖²/‖g‖²", "worst layer", "above e²"]
+    return markdown(["network", "method", *columns], rows)
+
+
+def search() -> str:
+    """Bits by a bound and by search."""
+    found = load("search")["results"]
+    names = {"acgc": "AC-GC", "grid": "grid of fixed bits", "halving": "successive halving"}
+    rows = [
+        [
+            names.get(name, name),
+            str(r["trainings"]),
+            f"{r['seconds'] / found['acgc']['seconds']:.1f}×",
+            f"{r['bits']:.2f}",
+            f"{r['accuracy']:.2%}",
+        ]
+        for name, r in found.items()
+    ]
+    return markdown(["digits, ResNet-8", "trainings", "training time", "bits", "accuracy"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "train": train,
+    "tasks": tasks,
+    **{
+        f"compare_{case}": partial(lambda c: compared(load(f"compare_{c}")), case) for case in CASES
+    },
     "accuracy": accuracy,
     "sites": sites,
     "ratios": ratios,
+    "bounded": bounded,
+    "bounded_all": lambda: bounded(()),
+    "search": search,
     "step": step,
     "codecs": codecs,
     "overhead": overhead,
@@ -191,11 +262,14 @@ def filled(text: str) -> str:
 
 
 def main() -> None:
-    text = README.read_text()
-    wanted = filled(text)
-    if "--check" in sys.argv:
-        sys.exit("README.md differs from the results" if wanted != text else 0)
-    README.write_text(wanted)
+    for page in PAGES:
+        text = page.read_text()
+        wanted = filled(text)
+        if wanted == text:
+            continue
+        if "--check" in sys.argv:
+            sys.exit(f"{page.name} differs from the results")
+        page.write_text(wanted)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -36,6 +37,16 @@ def invoke(*arguments: str) -> tuple[int, str]:
 
 def test_version_is_printed() -> None:
     assert invoke("--version") == (0, f"actzip {actzip.__version__}\n")
+
+
+def test_the_package_runs_as_a_module(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["actzip", "--version"])
+    with pytest.raises(SystemExit) as done:
+        runpy.run_module("actzip", run_name="__main__")
+    assert done.value.code == 0
+    assert capsys.readouterr().out == f"actzip {actzip.__version__}\n"
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_indices_are_a_copy() -> None:
         ["a"],
         None,
         [[1], [2, 3]],
-        object(),
+        {1, 2},
     ],
     ids=repr,
 )
