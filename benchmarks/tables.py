@@ -76,7 +76,7 @@ def compared(found: Any) -> str:
     return markdown([title, *columns], rows)
 
 
-CASES = ("cifar10", "detection", "segmentation", "reviews", "shakespeare")
+CASES = ("detection", "segmentation", "reviews")
 
 
 def tasks() -> str:

@@ -1,6 +1,6 @@
 """The tasks that the four papers were judged on, with every method: `actzip compare`, five times.
 
-    python benchmarks/tasks.py                    # about an hour on two cores
+    python benchmarks/tasks.py                    # more than an hour on two cores
     python benchmarks/tasks.py --case detection
     python benchmarks/tasks.py --quick            # does it run? writes nothing
 

@@ -22,7 +22,6 @@ implement `_encode` and `_decode` on a dense tensor.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import struct
 from abc import ABC, abstractmethod
@@ -283,11 +282,18 @@ _REGISTERED: dict[str, type[Codec]] = {}
 def register(codec: _C) -> _C:
     """Enrol a codec class: payloads find it by its name, the conformance kit puts it through."""
     _REGISTERED[codec.__name__] = codec
-    codec.__repr__ = _short  # type: ignore[method-assign]  # dataclass wrote one that names all fields
+    codec.__repr__ = _repr  # type: ignore[assignment, method-assign]  # dataclass wrote one that names all fields
     return codec
 
 
-@functools.lru_cache(maxsize=1024)
+def _repr(codec: Codec) -> str:
+    """`_short`, worked out once; it goes with the codec, of which a step may have many new ones."""
+    known = codec.__dict__
+    if "_short" not in known:
+        known["_short"] = _short(codec)
+    return str(known["_short"])
+
+
 def _short(codec: Codec) -> str:
     """The code that makes the codec: its first option, and those that are not the default."""
     said = []

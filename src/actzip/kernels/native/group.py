@@ -11,11 +11,22 @@ from actzip.kernels.layout import GroupLayout
 from actzip.kernels.native.library import DTYPES, call, signed, threads
 
 
-@functools.lru_cache(maxsize=1024)
 def tables(layout: GroupLayout) -> tuple[Tensor, Tensor]:
-    """Bits and offsets of the rows as the library reads them; layouts repeat in every step."""
+    """Bits and offsets of the rows as the library reads them.
+
+    Layouts with one number of bits repeat in every step and are kept. Those with bits for each
+    sample do not: kept for long, they would sit between the free blocks of malloc's heap, which
+    then never come together again.
+    """
+    return _kept(layout) if len(set(layout.bits)) <= 1 else _made(layout)
+
+
+def _made(layout: GroupLayout) -> tuple[Tensor, Tensor]:
     bits = torch.tensor(layout.bits, dtype=torch.uint8)
     return bits, torch.tensor(layout.offsets, dtype=torch.int64)
+
+
+_kept = functools.lru_cache(maxsize=1024)(_made)
 
 
 def encode(x: Tensor, layout: GroupLayout, seed: int, data: Tensor) -> int:
