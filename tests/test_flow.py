@@ -25,6 +25,7 @@ ALLOWED = {
     "tasks": {"api", "report", "methods", "memory", "codecs"},
     "commands": {"api", "report", "methods", "memory", "codecs", "tasks"},
     "cli": {"api", "commands"},
+    "__main__": {"cli"},
 }
 
 
