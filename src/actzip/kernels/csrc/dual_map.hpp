@@ -147,14 +147,20 @@ inline void take_rows(const T* x, int64_t rows, int64_t width, R* columns, R* co
 template <bool Zero, int Vectors, class T>
 ACTZIP_INLINE void take_vectors(const T* x, int64_t rows, int64_t width, float* columns, float* counts) {
   F sum[Vectors], count[Vectors];
-  for (int k = 0; k < Vectors; ++k) sum[k] = load(columns + k * kLanes), count[k] = load(counts + k * kLanes);
+  for (int k = 0; k < Vectors; ++k) {
+    sum[k] = load(columns + k * kLanes);
+    if (Zero) count[k] = load(counts + k * kLanes);
+  }
   for (; rows > 0; --rows, x += width)
     for (int k = 0; k < Vectors; ++k) {
       const F v = load(x + k * kLanes);
       sum[k] = vadd(sum[k], v);
       if (Zero) count[k] = vadd(count[k], where_nonzero(v, set1(1)));
     }
-  for (int k = 0; k < Vectors; ++k) store(columns + k * kLanes, sum[k]), store(counts + k * kLanes, count[k]);
+  for (int k = 0; k < Vectors; ++k) {
+    store(columns + k * kLanes, sum[k]);
+    if (Zero) store(counts + k * kLanes, count[k]);
+  }
 }
 // Rows of n elements, in steps.
 template <bool Zero, class T>
