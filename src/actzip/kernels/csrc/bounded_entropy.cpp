@@ -129,21 +129,30 @@ int64_t bounded_squeeze_gather(const uint8_t* x, int64_t n, int64_t dtype, const
   });
 }
 
-// The values of chain k; false for bytes that no encoder writes.
+// The values of `count` chains from k on, one or two; false for bytes that no encoder writes.
 template <class T, bool DITHER>
-inline bool unsqueeze_chain(const bounded::Spec& spec, int64_t k, const bounded::Squeeze& how,
-                            const entropy::DecodeTable& table, const int64_t* offsets,
-                            const uint8_t* data, int64_t length, T* out) {
-  entropy::States states;
+inline bool unsqueeze_chains(const bounded::Spec& spec, int64_t k, int count,
+                             const bounded::Squeeze& how, const entropy::DecodeTable& table,
+                             const int64_t* offsets, const uint8_t* data, int64_t length, T* out) {
+  using namespace bounded;
   const int64_t spans = ceil_div(spec.n, entropy::SPAN);
-  for (int64_t span = k * how.chain; span < min_of(spans, (k + 1) * how.chain); ++span) {
-    const int64_t begin = offsets[span], end = span + 1 < spans ? offsets[span + 1] : length;
-    if (begin < 0 || begin > end || end > length) return false;
-    if (!bounded::unsqueeze_span<T, DITHER>(spec, span, how, table, states, data + begin,
-                                            data + end, out))
-      return false;
+  entropy::States states[2];
+  Opened from[2];
+  for (int64_t j = 0; j < how.chain; ++j) {
+    entropy::Words words[2];
+    int open = 0;
+    for (; open < count && (k + open) * how.chain + j < spans; ++open) {
+      const int64_t span = (k + open) * how.chain + j;
+      const int64_t begin = offsets[span], end = span + 1 < spans ? offsets[span + 1] : length;
+      if (begin < 0 || begin > end || end > length) return false;
+      if (!open_span<T>(spec, span, how, states[open], data + begin, data + end, from[open], words[open]))
+        return false;
+    }
+    if (!entropy::decode_spans(words, open, table)) return false;
+    for (int c = 0; c < open; ++c)
+      if (!unsqueeze_span<T, DITHER>(spec, (k + c) * how.chain + j, how, from[c], out)) return false;
   }
-  return states.at_rest();
+  return states[0].at_rest() && states[1].at_rest();
 }
 
 int64_t bounded_unsqueeze(const uint8_t* levels, const uint8_t* raw, const int64_t* offsets,
@@ -160,10 +169,13 @@ int64_t bounded_unsqueeze(const uint8_t* levels, const uint8_t* raw, const int64
   if (!valid(how, spec) || !entropy::make_decode(frequency, table)) return kDamaged;
   return with_rounding(dtype, spec.dither, [&](auto type, auto rounding) -> int64_t {
     using T = decltype(type);
+    const int64_t chains = ceil_div(n, entropy::SPAN * chain);
+    const int64_t together = entropy::side_by_side(chains, threads);
     int64_t damaged = 0;
-    parallel_for(ceil_div(n, entropy::SPAN * chain), threads, [&](int64_t k) {
-      if (!unsqueeze_chain<T, decltype(rounding)::value>(spec, k, how, table, offsets, data, length,
-                                                         reinterpret_cast<T*>(out)))
+    parallel_for(ceil_div(chains, together), threads, [&](int64_t i) {
+      const int count = int(min_of(together, chains - i * together));
+      if (!unsqueeze_chains<T, decltype(rounding)::value>(spec, i * together, count, how, table, offsets,
+                                                          data, length, reinterpret_cast<T*>(out)))
         atomic_add(&damaged, 1);
     });
     return damaged ? kDamaged : kOk;

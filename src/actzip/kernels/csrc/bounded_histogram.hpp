@@ -44,7 +44,8 @@ class Histogram {
         found_[u & 1 ? NEGATIVE : AS_UNSIGNED + symbol_of(u >> 1)] += small_[way][u];
         found_[AS_DIFFERENCES + symbol_of(u)] += steps_[way][u];
       }
-    for (int s = 0; s < COUNTS; ++s) atomic_add(counts + s, found_[s]);
+    for (int s = 0; s < COUNTS; ++s)
+      if (found_[s] != 0) atomic_add(counts + s, found_[s]);
   }
 
  private:

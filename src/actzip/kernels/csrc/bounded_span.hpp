@@ -128,11 +128,11 @@ struct Opened {
   const uint8_t *kept, *end;  // the values of raw blocks
 };
 
-// Decodes the coder's symbols; false for bytes that no encoder writes.
+// Where the parts are; `words` is what the coder's symbols are to be read from. False for bytes that
+// no encoder writes.
 template <class T>
-inline bool open_span(const Spec& spec, int64_t span, const Squeeze& how,
-                      const entropy::DecodeTable& table, entropy::States& states, const uint8_t* at,
-                      const uint8_t* end, Opened& out) {
+inline bool open_span(const Spec& spec, int64_t span, const Squeeze& how, entropy::States& states,
+                      const uint8_t* at, const uint8_t* end, Opened& out, entropy::Words& words) {
   const int64_t count = min_of(entropy::SPAN, spec.n - span * entropy::SPAN);
   const int64_t kept = raw_bytes<T>(spec, span, how.raw);
   if (end - at < 4 || kept < 0 || end - at - 4 < kept) return false;
@@ -140,9 +140,9 @@ inline bool open_span(const Spec& spec, int64_t span, const Squeeze& how,
   out.kept = end - kept, out.end = end;
   at += 4;
   if (out.kept - at < length) return false;
-  const uint8_t* const words = span % how.chain == 0 ? states.load(at, at + length) : at;
-  if (!words || !entropy::decode_span(words, at + length, count, table, states, out.coded)) return false;
-  for (int64_t i = count; i < ceil_div(count, BLOCK) * BLOCK; ++i) out.coded[i] = 0;
+  const uint8_t* const first = span % how.chain == 0 ? states.load(at, at + length) : at;
+  if (!first) return false;
+  words = {first, at + length, count, out.coded, &states};
   out.extra = BitReader{at + length, out.kept};
   return true;
 }
@@ -160,18 +160,17 @@ inline bool close_chunk(const Spec& spec, int64_t c, const Squeeze& how, const i
   });
 }
 
+// The values of a span whose symbols are there.
 template <class T, bool DITHER>
-inline bool unsqueeze_span(const Spec& spec, int64_t span, const Squeeze& how,
-                           const entropy::DecodeTable& table, entropy::States& states,
-                           const uint8_t* at, const uint8_t* end, T* out) {
-  Opened from;
-  if (!open_span<T>(spec, span, how, table, states, at, end, from)) return false;
+inline bool unsqueeze_span(const Spec& spec, int64_t span, const Squeeze& how, Opened& from, T* out) {
   const int64_t first = span * CHUNKS_PER_SPAN;
   const int64_t chunks = min_of<int64_t>(CHUNKS_PER_SPAN, ceil_div(spec.n, CHUNK) - first);
   alignas(64) int32_t symbols[CHUNK];
   for (int64_t k = 0; k < chunks; ++k) {
     const int n = int(min_of<int64_t>(CHUNK, spec.n - (first + k) * CHUNK));
-    if (!expand_chunk(spec, (first + k) * CHUNK, n, from.coded + k * CHUNK, how.kind, from.extra, symbols) ||
+    uint8_t* const coded = from.coded + k * CHUNK;
+    for (int i = n; i % BLOCK != 0; ++i) coded[i] = 0;
+    if (!expand_chunk(spec, (first + k) * CHUNK, n, coded, how.kind, from.extra, symbols) ||
         !close_chunk<T, DITHER>(spec, first + k, how, symbols, from, out))
       return false;
   }

@@ -79,22 +79,28 @@ int64_t entropy_gather(const uint8_t* codes, int64_t n, const uint16_t* frequenc
   return kOk;
 }
 
-// Codes of chain k; false for bytes that no encoder writes.
-inline bool decode_chain(const int64_t* offsets, const uint8_t* data, int64_t length, int64_t n,
-                         const entropy::DecodeTable& table, int64_t chain, int64_t k,
-                         uint8_t* codes) {
+// Codes of `count` chains from k on, one or two; false for bytes that no encoder writes.
+inline bool decode_chains(const int64_t* offsets, const uint8_t* data, int64_t length, int64_t n,
+                          const entropy::DecodeTable& table, int64_t chain, int64_t k, int count,
+                          uint8_t* codes) {
   using namespace entropy;
   const int64_t spans = ceil_div(n, SPAN);
-  States states;
-  for (int64_t c = k * chain; c < min_of(spans, (k + 1) * chain); ++c) {
-    const int64_t begin = offsets[c], end = c + 1 < spans ? offsets[c + 1] : length;
-    if (begin < 0 || begin > end || end > length) return false;
-    const uint8_t* at = data + begin;
-    if (c == k * chain) at = states.load(at, data + end);
-    const int64_t count = min_of(SPAN, n - c * SPAN);
-    if (!at || !decode_span(at, data + end, count, table, states, codes + c * SPAN)) return false;
+  States states[2];
+  for (int64_t j = 0; j < chain; ++j) {
+    Words words[2];
+    int open = 0;
+    for (; open < count && (k + open) * chain + j < spans; ++open) {
+      const int64_t c = (k + open) * chain + j;
+      const int64_t begin = offsets[c], end = c + 1 < spans ? offsets[c + 1] : length;
+      if (begin < 0 || begin > end || end > length) return false;
+      const uint8_t* at = data + begin;
+      if (j == 0) at = states[open].load(at, data + end);
+      if (!at) return false;
+      words[open] = {at, data + end, min_of(SPAN, n - c * SPAN), codes + c * SPAN, &states[open]};
+    }
+    if (!decode_spans(words, open, table)) return false;
   }
-  return states.at_rest();
+  return states[0].at_rest() && states[1].at_rest();
 }
 
 int64_t entropy_decode(const int64_t* offsets, const uint8_t* data, int64_t length,
@@ -103,9 +109,12 @@ int64_t entropy_decode(const int64_t* offsets, const uint8_t* data, int64_t leng
   using namespace entropy;
   DecodeTable table;
   if (chain < 1 || chain > MAX_CHAIN || !make_decode(frequency, table)) return kDamaged;
+  const int64_t chains = ceil_div(n, SPAN * chain), together = side_by_side(chains, threads);
   int64_t damaged = 0;
-  parallel_for(ceil_div(n, SPAN * chain), threads, [&](int64_t k) {
-    if (!decode_chain(offsets, data, length, n, table, chain, k, codes)) atomic_add(&damaged, 1);
+  parallel_for(ceil_div(chains, together), threads, [&](int64_t i) {
+    const int count = int(min_of(together, chains - i * together));
+    if (!decode_chains(offsets, data, length, n, table, chain, i * together, count, codes))
+      atomic_add(&damaged, 1);
   });
   return damaged ? kDamaged : kOk;
 }

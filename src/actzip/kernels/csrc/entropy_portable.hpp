@@ -10,10 +10,8 @@ inline uint8_t* encode_rows(const uint8_t* symbols, int64_t n, const EncodeTable
   return at;
 }
 
-inline int64_t decode_rows(uint8_t*, int64_t, const DecodeTable&, uint32_t*, const uint8_t*&,
-                           const uint8_t*) {
-  return 0;
-}
+inline int64_t decode_rows(Words&, int64_t i, int64_t, const DecodeTable&) { return i; }
+inline int64_t decode_rows(Words&, Words&, int64_t, const DecodeTable&) { return 0; }
 
 }  // namespace entropy
 ACTZIP_END

@@ -99,20 +99,6 @@ inline const uint8_t* decode_some(uint8_t* symbols, int count, const DecodeTable
   return at;
 }
 
-}  // namespace entropy
-ACTZIP_END
-
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
-#include "entropy_avx512.hpp"
-#elif defined(__AVX2__)
-#include "entropy_avx2.hpp"
-#else
-#include "entropy_portable.hpp"
-#endif
-
-ACTZIP_BEGIN
-namespace entropy {
-
 struct States {
   alignas(64) uint32_t x[STATES];
 
@@ -140,6 +126,29 @@ struct States {
   }
 };
 
+// A span's words and where its symbols go, with room for whole rows of 32.
+struct Words {
+  const uint8_t *at, *end;
+  int64_t n;
+  uint8_t* symbols;
+  States* states;
+};
+
+}  // namespace entropy
+ACTZIP_END
+
+// encode_rows; decode_rows from row i on until words may run short, of one span or of two at once.
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#include "entropy_avx512.hpp"
+#elif defined(__AVX2__)
+#include "entropy_avx2.hpp"
+#else
+#include "entropy_portable.hpp"
+#endif
+
+ACTZIP_BEGIN
+namespace entropy {
+
 // Codes the n symbols of a span so that the words end at `end`; returns their begin. The room
 // before `end` is SPAN_ROOM, in which there is slack for the vector stores.
 inline uint8_t* encode_span(const uint8_t* symbols, int64_t n, const EncodeTable& t, States& states,
@@ -149,26 +158,38 @@ inline uint8_t* encode_span(const uint8_t* symbols, int64_t n, const EncodeTable
   return encode_rows(symbols, whole, t, states.x, at);
 }
 
-// Reads n symbols from the words of a span (room for whole rows of 32); false when these are too
-// few or too many.
-inline bool decode_span(const uint8_t* at, const uint8_t* end, int64_t n, const DecodeTable& t,
-                        States& states, uint8_t* symbols) {
-  const int64_t whole = n / STATES * STATES;
-  int64_t done = decode_rows(symbols, whole, t, states.x, at, end);
+// Reads the symbols of a span from row `done` on; false when its words are too few or too many.
+inline bool decode_span(Words w, int64_t done, const DecodeTable& t) {
+  const int64_t whole = w.n / STATES * STATES;
+  done = decode_rows(w, done, whole, t);
   // That stops where a row might run short. The last words of a span of few bits hold thousands of
   // symbols, so it goes on from a copy with room behind it.
   uint8_t last[8 * STATES] = {};
-  const int64_t left = end - at;
+  const int64_t left = w.end - w.at;
   if (left > 0 && left < 4 * STATES) {
-    std::memcpy(last, at, size_t(left));
-    at = last, end = last + left;
-    done += decode_rows(symbols + done, whole - done, t, states.x, at, last + sizeof last);
+    std::memcpy(last, w.at, size_t(left));
+    w.at = last, w.end = last + sizeof last;
+    done = decode_rows(w, done, whole, t);
+    w.end = last + left;
   }
-  for (; done < whole && at && at <= end; done += STATES)
-    at = decode_some(symbols + done, STATES, t, states.x, at, end);
-  if (at && at <= end) at = decode_some(symbols + whole, int(n - whole), t, states.x, at, end);
-  return at == end;
+  for (; done < whole && w.at && w.at <= w.end; done += STATES)
+    w.at = decode_some(w.symbols + done, STATES, t, w.states->x, w.at, w.end);
+  if (w.at && w.at <= w.end)
+    w.at = decode_some(w.symbols + whole, int(w.n - whole), t, w.states->x, w.at, w.end);
+  return w.at == w.end;
 }
+
+// One or two spans. A step waits for its table; meanwhile the other span goes on.
+inline bool decode_spans(Words* spans, int count, const DecodeTable& t) {
+  const int64_t rows = count > 1 ? min_of(spans[0].n, spans[1].n) / STATES * STATES : 0;
+  const int64_t done = rows > 0 ? decode_rows(spans[0], spans[1], rows, t) : 0;
+  bool sound = true;
+  for (int c = 0; c < count; ++c) sound = decode_span(spans[c], done, t) && sound;
+  return sound;
+}
+
+// How many of n chains each thread decodes side by side.
+inline int64_t side_by_side(int64_t n, int64_t threads) { return n >= 2 * threads ? 2 : 1; }
 
 }  // namespace entropy
 ACTZIP_END
