@@ -19,7 +19,8 @@ struct Case {
       return tile * (elements + 2 * width + means) + 5 * (tile + 32);
     }
     const int64_t per = 16384 / (32 * elements), chunk = elements % 32 ? 32 * (per > 1 ? per : 1) : 1;
-    return chunk * elements + 2 * ((width + 15) / 16 * 16) + (width < 48 ? rows : 1) * width;
+    const int64_t stretch = (width < 48 ? rows : 1) * width, spread = stretch > width + 32 ? stretch : width + 32;
+    return chunk * elements + 2 * ((width + 15) / 16 * 16) + spread;
   }
 
   int64_t encode(const Bytes& x) {

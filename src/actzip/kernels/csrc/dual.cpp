@@ -3,7 +3,7 @@
 // Payload: averages of all maps | group payload of what is left, a map being a group. A map that is
 // raw there holds its original values. zero: code 0 is an exact zero. dual_last.cpp is the same for
 // maps whose channels are innermost in memory.
-#include "dual_map.hpp"
+#include "dual_blocks.hpp"
 #include "group_code.hpp"
 
 ACTZIP_BEGIN
@@ -14,25 +14,38 @@ inline int64_t maps_at_once(const Layout& l) { return l.group % 32 ? l.chunk() :
 // A thread's scratch: what is left of those maps, and a few rows.
 template <class R> struct Scratch {
   R *rest, *columns, *spread;
+  bool in_blocks;
   Scratch(void* all, const Layout& l, const MapShape& m) {
     const int64_t maps = maps_at_once(l) * l.group, columns_size = 2 * in_steps(m.w.size);
-    rest = static_cast<R*>(all) + thread_number() * (maps + columns_size + stretch(m));
+    const int64_t spread_size = max_of(stretch(m), row_and_on(m));
+    rest = static_cast<R*>(all) + thread_number() * (maps + columns_size + spread_size);
     columns = rest + maps;
     spread = columns + columns_size;
+    in_blocks = is_in_blocks(m);
   }
 };
+
+// What is left of a map without its averages, and the range of that. The next map is read ahead.
+template <bool Zero, class T>
+inline Range<Real<T>> subtract_averages(const T* x, const MapShape& m, const Averages<Real<T>>& mean,
+                                        const Scratch<Real<T>>& own, Real<T>* rest) {
+  using R = Real<T>;
+  if constexpr (sizeof(R) == 4)
+    if (own.in_blocks) return subtract_map<Zero>(x, m, mean, own.spread, rest);
+  each_stretch(m, own.spread, mean, [&](int64_t i, int64_t n, const R* spread) {
+    for (int64_t k = 0; k < n; k += 64 / int64_t(sizeof(T)))
+      __builtin_prefetch(x + m.elements() + i + k, 0, 2);
+    subtract_row<Zero>(x + i, spread, rest + i, n);
+  });
+  return find_range<Zero>(static_cast<const R*>(rest), m.elements());
+}
 
 template <bool Zero, class T>
 inline Meta<Real<T>> split_map(const T* x, const T* end, const MapShape& m, int levels,
                                const Averages<Real<T>>& mean, const Scratch<Real<T>>& own, Real<T>* rest) {
   using R = Real<T>;
   const bool sane = average_map<Zero>(x, end, m, own.columns, mean);
-  each_stretch(m, own.spread, mean, [&](int64_t i, int64_t n, const R* spread) {
-    for (int64_t k = 0; k < n; k += 64 / int64_t(sizeof(T)))  // the next map's
-      __builtin_prefetch(x + m.elements() + i + k, 0, 2);
-    subtract_row<Zero>(x + i, spread, rest + i, n);
-  });
-  Meta<R> found = make_meta<R>(find_range<Zero>(static_cast<const R*>(rest), m.elements()), levels);
+  Meta<R> found = make_meta<R>(subtract_averages<Zero>(x, m, mean, own, rest), levels);
   if (!sane) found = {0, 0, true};
   if (found.raw)  // the bits of a NaN are not the same everywhere
     for (int64_t i = 0; i < m.averages(); ++i) mean.set(i, 0);
@@ -67,6 +80,29 @@ int64_t dual_encode_as(const T* x, const Layout& l, const MapShape& m, int64_t r
   return raw;
 }
 
+// The maps [g0, g1) when they are whole blocks; false when they are not, or the dither's key changes.
+template <class T, bool Zero>
+inline bool decode_maps(const uint8_t* averages, const uint8_t* data, const Layout& l, const MapShape& m,
+                        int64_t g0, int64_t g1, const Coding& c, Dither& dither,
+                        const Scratch<float>& own, bool stream, T* out) {
+  const int64_t first = g0 * l.group / 32, last = g1 * l.group / 32 - 1;
+  if (!own.in_blocks || first >> 28 != last >> 28) return false;
+  const MetaArray<float> meta{const_cast<uint8_t*>(data), l.groups()};
+  Noise noise(dither.at(first), first);
+  with_bits(c.bits, [&](auto tag) {
+    constexpr int bits = decltype(tag)::value;
+    const auto decode = c.subtract ? decode_map<bits, Zero, true, T> : decode_map<bits, Zero, false, T>;
+    for (int64_t g = g0; g < g1; ++g) {
+      const Meta<float> of = meta.get(g);
+      const Averages<float> mean{const_cast<uint8_t*>(averages) + g * m.averages() * 2};
+      decode(data + l.offsets[0] + g * l.group / 8 * bits, {of.lo, of.step}, noise, m, mean, own.spread,
+             stream, out + g * l.group);
+    }
+  });
+  if (stream) end_stream();
+  return true;
+}
+
 template <class T, bool Zero>
 int64_t dual_decode_as(const uint8_t* averages, const uint8_t* data, const Layout& l,
                        const MapShape& m, int64_t rounding, uint64_t seed, T* out, void* scratch,
@@ -75,22 +111,22 @@ int64_t dual_decode_as(const uint8_t* averages, const uint8_t* data, const Layou
   const MetaArray<R> meta{const_cast<uint8_t*>(data), l.groups()};
   const Coding c = coding(l.bits[0], rounding, Zero);
   uint8_t* means = const_cast<uint8_t*>(averages);
-  const bool stream = sizeof(T) == sizeof(R) && beyond_caches(l.n * int64_t(sizeof(T))) &&
-                      can_stream(out) && l.group * int64_t(sizeof(T)) % 64 == 0;
+  const bool stream = beyond_caches(l.n * int64_t(sizeof(T))) && can_stream(out) &&
+                      l.group * int64_t(sizeof(T)) % 64 == 0;
   each_chunk(l, threads, [&](int64_t, int64_t g0, int64_t g1) {
     const Scratch<R> own(scratch, l, m);
     Dither dither{seed};
+    if constexpr (sizeof(R) == 4)
+      if (decode_maps<T, Zero>(averages, data, l, m, g0, g1, c, dither, own, stream, out)) return;
     for (int64_t a = g0; a < g1; a += maps_at_once(l)) {
       const int64_t b = min_of(g1, a + maps_at_once(l));
       decode_groups<R, Zero>(data, l, 0, a, b, c, dither, meta, own.rest, a * l.group);
       for (int64_t g = a; g < b; ++g) {
         const Averages<R> mean{means + g * m.averages() * int64_t(sizeof(R) / 2)};
-        R* rest = own.rest + (g - a) * l.group;
+        const R* const rest = own.rest + (g - a) * l.group;
         each_stretch(m, own.spread, mean, [&](int64_t i, int64_t n, const R* spread) {
-          stream ? add_in_place<Zero>(rest + i, spread, n)
-                 : add_row<Zero>(rest + i, spread, out + g * l.group + i, n);
+          add_row<Zero>(rest + i, spread, out + g * l.group + i, n);
         });
-        if (stream) stream_copy(out + g * l.group, rest, l.group * int64_t(sizeof(T)));
       }
     }
   });

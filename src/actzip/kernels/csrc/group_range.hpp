@@ -19,8 +19,8 @@ template <class R> ACTZIP_INLINE Range<R> range_of(const Found<R>& f) {
 // Accumulators for each vector of a block: one chain of minima would be as slow as its latency.
 // Minima pass over NaNs, so these are looked for apart, two vectors at a time.
 template <bool Zero> struct SeenFloats {
-  Block lo, hi;
-  Odd odd;
+  Block lo = spread32(__builtin_inff()), hi = spread32(-__builtin_inff());
+  Odd odd = no_odd();
   ACTZIP_INLINE void see(const Block& x) {
     for (int k = 0; k < kVectors; k += 2) odd = odd_or(odd, x.v[k], x.v[k + 1]);
     for (int k = 0; k < kVectors; ++k) {
@@ -32,20 +32,23 @@ template <bool Zero> struct SeenFloats {
       }
     }
   }
+  ACTZIP_INLINE Range<float> range() const {
+    F least = lo.v[0], largest = hi.v[0];
+    for (int k = 1; k < kVectors; ++k) {
+      least = vmin(least, lo.v[k]);
+      largest = vmax(largest, hi.v[k]);
+    }
+    return range_of<float>({reduce_min(least), reduce_max(largest), any_odd(odd)});
+  }
 };
 
 template <bool Zero>
 ACTZIP_INLINE Range<float> find_range(const float* x, int64_t n) {
-  const float inf = __builtin_inff();
-  SeenFloats<Zero> seen{spread32(inf), spread32(-inf), no_odd()};
+  SeenFloats<Zero> seen;
   int64_t i = 0;
   for (; i + 32 <= n; i += 32) seen.see(load32(x + i));
   for (; i < n; ++i) seen.see(spread32(x[i]));
-  for (int k = 1; k < kVectors; ++k) {
-    seen.lo.v[0] = vmin(seen.lo.v[0], seen.lo.v[k]);
-    seen.hi.v[0] = vmax(seen.hi.v[0], seen.hi.v[k]);
-  }
-  return range_of<float>({reduce_min(seen.lo.v[0]), reduce_max(seen.hi.v[0]), any_odd(seen.odd)});
+  return seen.range();
 }
 
 // 16-bit floats are compared as integers, all 32 of a block at once: with the lower bits of negative

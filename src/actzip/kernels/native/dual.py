@@ -22,7 +22,7 @@ def _scratch(layout: DualLayout) -> Tensor:
     else:
         chunk = 32 * max(1, 16384 // (32 * size)) if size % 32 else 1
         rows = layout.axes[1].k if width < 48 else 1
-        room = chunk * size + 2 * (-(-width // 16) * 16) + rows * width
+        room = chunk * size + 2 * (-(-width // 16) * 16) + max(rows * width, width + 32)
     kind = torch.float64 if layout.rest.dtype == torch.float64 else torch.float32
     return torch.empty(threads() * room, dtype=kind)
 
