@@ -2,7 +2,7 @@
 
     python benchmarks/bounded_training.py                     # all networks and methods: hours
     python benchmarks/bounded_training.py --network resnet20 --method acgc --steps 300
-    python benchmarks/bounded_training.py --network resnet50 --pretrain 40 --steps 40 --batch 16
+    python benchmarks/bounded_training.py --network resnet50 --pretrain 120 --steps 40 --batch 16
     python benchmarks/bounded_training.py --quick             # does it run? writes nothing
 
 A network is trained plainly for a while, then with each method from there on; every few steps its
@@ -53,6 +53,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "resnet50": lambda: resnet50(10),
 }
 SIDES = {"resnet50": 224}  #: of pictures that are enlarged
+RATES = {"vgg_without_norm": 0.02, "resnet50": 0.02}  #: where 0.1 is too much, or the batch small
 
 METHODS: dict[str, actzip.Method] = {
     "comet": actzip.Comet(interval=100),
@@ -81,7 +82,7 @@ class Setting:
         data = sources.load("cifar10", "classify", limit=limit)
         torch.manual_seed(0)
         model = NETWORKS[name]()
-        rate = 0.02 if name == "vgg_without_norm" else 0.1
+        rate = RATES.get(name, 0.1)
         optimizer = torch.optim.SGD(model.parameters(), rate, momentum=0.9, weight_decay=5e-4)
         setting = Setting(name, data, batch, model, optimizer, torch.Generator().manual_seed(0))
         for _ in range(steps):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from actzip.control import bounds, coherence
 from actzip.control.backward import Backward
-from actzip.control.caution import cautious, middle
+from actzip.control.caution import cautious, middle, unlikely
 from actzip.control.momentum import Momentum
 from actzip.control.reading import Reading
 from actzip.control.share import fill
@@ -185,7 +185,7 @@ def test_bounds_stay_between_the_peak_and_what_float32_can_hold() -> None:
 
 def test_the_signal_is_taken_as_small_as_in_the_worst_reading() -> None:
     rows = [(100, _reading(2.0, signal=8.0)), (200, _reading(4.0, signal=4.0))]
-    found = cautious(rows)
+    found = cautious(rows, min)
     assert found is not None
     assert float(found.parameter) == 3.0
     assert float(found.parameter_signal) == 3.0, "one to one, as in the second"
@@ -196,18 +196,41 @@ def test_errors_grow_with_the_tensor() -> None:
         (100, _reading(2.0, signal=2.0, power=1.0)),
         (200, _reading(2.0, signal=32.0, power=16)),
     ]
-    found = cautious(rows)
+    found = cautious(rows, min)
     assert found is not None
     assert float(found.parameter_signal) == 2.0 * 16 * 1.0
 
 
 def test_readings_of_the_first_eighth_of_a_run_are_forgotten() -> None:
     old, new = _reading(1.0, signal=1e-6), _reading(1.0, signal=1.0)
-    assert float(cautious([(10, old), (100, new)]).parameter_signal) == 1.0  # type: ignore[union-attr]
-    assert float(cautious([(20, old), (100, new)]).parameter_signal) == 1e-6  # type: ignore[union-attr]
-    assert cautious([]) is None
+
+    def signal(rows: list[tuple[int, Reading]]) -> float:
+        found = cautious(rows, min)
+        assert found is not None
+        return float(found.parameter_signal)
+
+    assert signal([(10, old), (100, new)]) == 1.0
+    assert signal([(20, old), (100, new)]) == 1e-6
+    assert cautious([], min) is None
     rows = [(10, torch.tensor([9.0])), (100, torch.tensor([1.0])), (110, torch.tensor([2.0]))]
     assert middle(rows).tolist() == [1.5]
+
+
+def test_what_is_unlikely_follows_the_spread_of_the_looks() -> None:
+    assert unlikely([2.0, 3.0]) == pytest.approx(0.1), "of two nobody knows the spread"
+    assert unlikely([5.0, 5.0, 5.0]) == pytest.approx(5.0)
+    assert unlikely([1.0, 0.0, 1.0]) == 0.0, "a layer without a gradient stands nothing"
+    steady, wild = unlikely([1.0, 1.1, 0.9, 1.0]), unlikely([4.0, 0.25, 2.0, 0.5])
+    assert wild < 0.1 < 0.5 < steady < 1.0
+
+
+def test_what_is_unlikely_hardly_ever_comes() -> None:
+    rng = np.random.default_rng(0)
+    for spread in (0.3, 1.0):
+        draws = np.exp(rng.normal(1.0, spread, (4000, 11)))
+        below = sum(row[10] < unlikely(row[:10].tolist()) for row in draws)
+        # three deviations that ten numbers told: Student's t with nine degrees of freedom
+        assert 10 < below < 55, f"{below} of 4000, 30 are to be expected"
 
 
 # -- momentum ------------------------------------------------------------------------------

@@ -50,6 +50,8 @@ def dual(rng: random.Random) -> tuple[Codec, Tensor]:
     rank = rng.randint(1, 3)
     top = {1: 100, 2: 33, 3: 12}[rank]
     sides = [rng.randint(1, top) for _ in range(rank)]
+    if rng.random() < 0.5:  # maps of whole blocks of 32 are coded in registers
+        sides = [side + -side % 8 for side in sides]
     samples, channels = rng.randint(0, 3), rng.choice([1, 3, 40, 64])
     last = rng.random() < 0.5
     shape = (samples, *sides, channels) if last else (samples, channels, *sides)

@@ -18,6 +18,8 @@ CODECS = [
     Bounded(error=0.05),
     Bounded(error=0.05, rounding="nearest"),
     Bounded(error=0.05, entropy=True),
+    Bounded(error=3.0, entropy=True),  # so few bits that spans form chains
+    Group(bits=4, entropy=True),
     Dual(),
     Dual(zero=True),
 ]

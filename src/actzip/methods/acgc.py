@@ -22,7 +22,7 @@ from torch import Tensor
 
 from actzip.codecs import FixedPoint
 from actzip.codecs.base import Codec
-from actzip.control.caution import cautious
+from actzip.control.caution import cautious, unlikely
 from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Site
@@ -43,8 +43,8 @@ class ACGC(Method):
     skip_zeros  fixed codes are kept of the values that are not zero only, and a bitmap
     interval    steps between two looks at the gradients; more often during the first ones
     history     looks that a bound is made from
-    safety      how many times the error may outgrow what the worst of these looks promised:
-                batches differ, and looks are of steps that are over; small tensors get more
+    safety      how many times the error may outgrow what three deviations among these looks allow
+                for: looks are of steps that are over; small tensors get more
 
     Before the first backward every tensor is stored to a thousandth of its peak. A curved op
     without an error formula is kept exactly, and the report says so.
@@ -56,7 +56,7 @@ class ACGC(Method):
     skip_zeros: bool = True
     interval: int = 100
     history: int = 10
-    safety: float = 3.5
+    safety: float = 2.0
     entropy: bool = True
 
     def __post_init__(self) -> None:
@@ -103,7 +103,8 @@ class _Policy(ByError):
         return self._watching
 
     def reading(self, layer: str) -> Reading | None:
-        return cautious(self._statistics.layers.readings(layer))
+        rows = self._statistics.layers.readings(layer)
+        return cautious(rows, min if self.worst else unlikely)
 
     def stands(self, layer: str, reading: Reading) -> float:
         """More safety where it costs less, and where fewer numbers make an error.
