@@ -2,7 +2,7 @@
 
     python benchmarks/bounded_training.py                     # all networks and methods: hours
     python benchmarks/bounded_training.py --network resnet20 --method acgc --steps 300
-    python benchmarks/bounded_training.py --network resnet50 --pretrain 120 --steps 40 --batch 16
+    python benchmarks/bounded_training.py --network resnet50 --pretrain 80 --steps 40 --batch 16
     python benchmarks/bounded_training.py --quick             # does it run? writes nothing
 
 A network is trained plainly for a while, then with each method from there on; every few steps its
@@ -15,7 +15,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import math
 import platform
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -155,6 +157,8 @@ def run(start: Setting, method: actzip.Method, steps: int, every: int) -> dict[s
         "step_seconds": seconds,
         "checks": checks.plain(),
     }
+    if isinstance(method, actzip.ACGC):
+        found["spread"] = spreads(session)
     if isinstance(method, actzip.Comet):
         found["sigma"] = sigmas(session, setting)
         found["forms"] = ratios(bounded_inputs(session, setting))
@@ -169,6 +173,19 @@ def conv_ratio(rows: list[Row]) -> float:
     raw = sum(r.raw_bytes for r in (*held.values(), *sharers))
     kept = sum(r.stored_bytes for r in held.values())
     return raw / kept
+
+
+def spreads(session: actzip.Session) -> dict[str, float]:
+    """By what factor the gradients of batches add up more or less than others: of all layers the
+    median and the largest geometric deviation of ‖g‖²/Σ w among the last looks."""
+    layers, found = session._statistics.layers, []
+    for layer in layers:
+        read = [r for _, r in layers.readings(layer)]
+        pairs = [(float(r.parameter_signal), float(r.parameter.sum() * r.power)) for r in read]
+        ratios = [signal / weight for signal, weight in pairs if weight > 0]
+        if len(ratios) > 2 and min(ratios) > 0:
+            found.append(math.exp(statistics.stdev(map(math.log, ratios))))
+    return {"median": statistics.median(found), "largest": max(found)}
 
 
 def sigmas(session: actzip.Session, setting: Setting) -> list[dict[str, float | str]]:
