@@ -42,10 +42,10 @@ def cautious(
 
 
 def unlikely(ratios: Sequence[float]) -> float:
-    """What the next of these will hardly be below: three deviations of the logarithm under its mean.
+    """What the next one will hardly be below: three deviations of the logarithm under its mean.
 
     How far the gradients of a batch add up, and do not cancel, is spread like this: by a factor of
-    1.4 from batch to batch in a ResNet-20 that has learned for a while, by 2.7 in a ResNet-50 that
+    1.3 from batch to batch in a ResNet-20 that has learned for a while, by 2.5 in a ResNet-50 that
     has hardly begun. The mean of k numbers is itself off by the k-th part of their variance.
     """
     if len(ratios) < _FEW or min(ratios) <= 0:
