@@ -56,7 +56,7 @@ class ACGC(Method):
     skip_zeros: bool = True
     interval: int = 100
     history: int = 10
-    safety: float = 2.0
+    safety: float = 1.8
     entropy: bool = True
 
     def __post_init__(self) -> None:
