@@ -13,8 +13,8 @@ from torch import Tensor
 from actzip.control.reading import Reading, mean
 
 _DEVIATIONS = 3.0
-_FEW = 3  #: numbers that show a deviation; before, one further
-_UNKNOWN = 20.0  #: times below these is allowed for
+_FEW = 3  #: ratios from which their deviation can be told
+_UNKNOWN = 20.0  #: before that the next may be so many times below the smallest
 _OLD = 8  #: readings from before this part of the run are of a network that is no more
 
 

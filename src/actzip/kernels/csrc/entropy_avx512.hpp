@@ -39,8 +39,7 @@ inline uint8_t* encode_rows(const uint8_t* symbols, int64_t n, const EncodeTable
   return at;
 }
 
-// The entries of four states, by loads of their own: a gather of 16 takes longer on AMD, and no less
-// on Intel.
+// The entries of four states, by loads of their own: on Zen 4 a gather of 16 takes a fifth longer.
 inline __m128i entries4(const uint32_t* table, __m128i index) {
   const auto two = [&](uint64_t i) {
     return _mm_insert_epi32(_mm_cvtsi32_si128(int(table[uint32_t(i)])), int(table[i >> 32]), 1);
