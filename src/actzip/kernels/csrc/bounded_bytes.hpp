@@ -70,22 +70,29 @@ inline bool plan_chunk_bytes(const Spec& spec, const T* x, int64_t first, float 
   return true;
 }
 
-// Encodes a whole chunk; -1 when this is not the usual case.
+// The grid of a whole chunk if it is safe for all codes of up to 8 bits: its level, and 1 / step.
 template <class T>
-inline int64_t encode_bytes(const Spec& spec, const T* x, int64_t first, uint8_t* headers,
-                            uint8_t* out, int& level) {
+inline bool find_safe(const Spec& spec, const T* x, int64_t first, int& level, float& inv) {
   Grid<float> g;
   float ratio = 255;  // of a code of 8 bits, at most
   level = 0;
   if constexpr (sizeof(T) == 2) {
     ratio = wide_ratio(spec, x);
-    if (!(ratio < __builtin_inff())) return -1;
+    if (!(ratio < __builtin_inff())) return false;
     level = level_of<T>(ratio);
   }
   fill_grid(spec, first, level, g);
-  if (!is_safe<T>(g.eb[0], ratio, level)) return -1;
+  inv = g.inv[0];
+  return is_safe<T>(g.eb[0], ratio, level);
+}
+
+// Encodes a whole chunk; -1 when this is not the usual case.
+template <class T>
+inline int64_t encode_bytes(const Spec& spec, const T* x, int64_t first, uint8_t* headers,
+                            uint8_t* out, int& level) {
+  float inv;
   PlannedChunk chunk;
-  if (!plan_chunk_bytes(spec, x, first, g.inv[0], chunk)) return -1;
+  if (!find_safe(spec, x, first, level, inv) || !plan_chunk_bytes(spec, x, first, inv, chunk)) return -1;
   std::memcpy(headers, chunk.headers, BLOCKS_PER_CHUNK);
   return pack_planned<kSideBySide>(chunk, x, out);
 }

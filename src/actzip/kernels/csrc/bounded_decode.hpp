@@ -92,12 +92,17 @@ inline void dequantize_chunk(const Spec& spec, int64_t first, int n, int level,
   }
 }
 
+// Whether a chunk of n values for `out` goes past the caches.
+template <class T>
+inline bool streams(const Spec& spec, int n, const T* out) {
+  return n == CHUNK && beyond_caches(spec.n * int64_t(sizeof(T))) && can_stream(out);
+}
+
 // f(where to) writes a chunk of n values for `out`, or says no. Of a large tensor it goes past the
 // caches, from a buffer: a choice between two kinds of store for each block cost more than the copy.
 template <class T, class G>
 inline bool write_chunk(const Spec& spec, int n, T* out, G&& f) {
-  const bool stream = n == CHUNK && beyond_caches(spec.n * int64_t(sizeof(T))) && can_stream(out);
-  if (!stream) return f(out);
+  if (!streams(spec, n, out)) return f(out);
   alignas(64) T buffer[CHUNK];
   if (!f(buffer)) return false;
   stream_copy(out, buffer, sizeof buffer);

@@ -1,7 +1,8 @@
 // Entries of the Bounded codec with the entropy stage; the flow is that of bounded.cpp, after a
 // first look at every `every`-th chunk, from which the table of frequencies is made.
 #include "bounded_histogram.hpp"
-#include "bounded_span.hpp"
+#include "bounded_span_decode.hpp"
+#include "bounded_span_encode.hpp"
 
 ACTZIP_BEGIN
 

@@ -28,11 +28,11 @@ template <> ACTZIP_INLINE F stored_as<f16>(F y) {
   return _mm512_cvtph_ps(_mm512_cvtps_ph(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-// Stores 64 values.
-template <class T>
+// Stores 64 values; STREAM: past the caches.
+template <bool STREAM = false, class T>
 ACTZIP_INLINE void store_block(T* out, const F* y) {
-  store_all(out, y);
-  store_all(out + 32, y + 2);
+  STREAM ? stream_all(out, y) : store_all(out, y);
+  STREAM ? stream_all(out + 32, y + 2) : store_all(out + 32, y + 2);
 }
 
 // 16 numbers of a grid: all the same in a tensor with ONE channel.

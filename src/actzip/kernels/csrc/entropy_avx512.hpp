@@ -4,13 +4,13 @@
 ACTZIP_BEGIN
 namespace entropy {
 
-inline __m512i high_product(__m512i a, __m512i b) {
+ACTZIP_INLINE __m512i high_product(__m512i a, __m512i b) {
   const __m512i even = _mm512_srli_epi64(_mm512_mul_epu32(a, b), 32);
   const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(b, 32));
   return _mm512_mask_mov_epi32(even, 0xaaaa, odd);
 }
 
-inline __m512i encode16(const uint8_t* symbols, const EncodeTable& t, __m512i x, uint8_t*& at) {
+ACTZIP_INLINE __m512i encode16(const uint8_t* symbols, const EncodeTable& t, __m512i x, uint8_t*& at) {
   const __m512i s = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(symbols)));
   const __m512i rest = _mm512_i32gather_epi32(s, t.rest, 4);
   const __m512i reciprocal = _mm512_i32gather_epi32(s, t.reciprocal, 4);
@@ -40,14 +40,14 @@ inline uint8_t* encode_rows(const uint8_t* symbols, int64_t n, const EncodeTable
 }
 
 // The entries of four states, by loads of their own: on Zen 4 a gather of 16 takes a fifth longer.
-inline __m128i entries4(const uint32_t* table, __m128i index) {
+ACTZIP_INLINE __m128i entries4(const uint32_t* table, __m128i index) {
   const auto two = [&](uint64_t i) {
     return _mm_insert_epi32(_mm_cvtsi32_si128(int(table[uint32_t(i)])), int(table[i >> 32]), 1);
   };
   return _mm_unpacklo_epi64(two(uint64_t(_mm_cvtsi128_si64(index))), two(uint64_t(_mm_extract_epi64(index, 1))));
 }
 
-inline __m512i entries16(const uint32_t* table, __m512i index) {
+ACTZIP_INLINE __m512i entries16(const uint32_t* table, __m512i index) {
   const __m256i low = _mm256_set_m128i(entries4(table, _mm512_extracti32x4_epi32(index, 1)),
                                        entries4(table, _mm512_castsi512_si128(index)));
   const __m256i high = _mm256_set_m128i(entries4(table, _mm512_extracti32x4_epi32(index, 3)),
@@ -55,7 +55,7 @@ inline __m512i entries16(const uint32_t* table, __m512i index) {
   return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
-inline __m512i decode16(uint8_t* symbols, const DecodeTable& t, __m512i x, const uint8_t*& at) {
+ACTZIP_INLINE __m512i decode16(uint8_t* symbols, const DecodeTable& t, __m512i x, const uint8_t*& at) {
   const __m512i slot = _mm512_and_si512(x, _mm512_set1_epi32(SCALE - 1));
   const __m512i e = entries16(t.entry, slot);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(symbols), _mm512_cvtepi32_epi8(e));
@@ -75,13 +75,13 @@ struct Lane {
   const uint8_t *at, *end;
   uint8_t* symbols;
   __m512i low, high;
-  explicit Lane(const Words& w)
+  ACTZIP_INLINE explicit Lane(const Words& w)
       : at(w.at), end(w.end), symbols(w.symbols),
         low(_mm512_load_si512(w.states->x)), high(_mm512_load_si512(w.states->x + 16)) {}
-  bool has_row() const { return end - at >= 4 * STATES; }
-  void lower(int64_t i, const DecodeTable& t) { low = decode16(symbols + i, t, low, at); }
-  void upper(int64_t i, const DecodeTable& t) { high = decode16(symbols + i + 16, t, high, at); }
-  void back_to(Words& w) const {
+  ACTZIP_INLINE bool has_row() const { return end - at >= 4 * STATES; }
+  ACTZIP_INLINE void lower(int64_t i, const DecodeTable& t) { low = decode16(symbols + i, t, low, at); }
+  ACTZIP_INLINE void upper(int64_t i, const DecodeTable& t) { high = decode16(symbols + i + 16, t, high, at); }
+  ACTZIP_INLINE void back_to(Words& w) const {
     w.at = at;
     _mm512_store_si512(w.states->x, low);
     _mm512_store_si512(w.states->x + 16, high);
