@@ -82,11 +82,12 @@ inline bool restore_wide(const Spec& spec, const Piece<T>& piece, BitReader& ext
   Noise noise(stream_key(spec.seed, uint64_t(piece.first / 32) >> 28), piece.first / 32);
   alignas(64) uint32_t u[BLOCK];
   for (int i = 0; i < CHUNK; i += BLOCK) {
-    const __m512i coded = _mm512_loadu_si512(piece.coded + i);
+    const uint8_t* const coded = piece.coded + i;
     __m512i code[VECTORS];
-    for (int k = 0; k < VECTORS; ++k) code[k] = _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(coded, k));
-    if (_mm512_cmpge_epu8_mask(coded, _mm512_set1_epi8(DIRECT)) != 0) {
-      if (!take_block(piece.coded + i, BLOCK, extra, u)) return false;
+    for (int k = 0; k < VECTORS; ++k)
+      code[k] = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(coded + kLanes * k)));
+    if (_mm512_cmpge_epu8_mask(_mm512_loadu_si512(coded), _mm512_set1_epi8(DIRECT)) != 0) {
+      if (!take_block(coded, BLOCK, extra, u)) return false;
       for (int k = 0; k < VECTORS; ++k) code[k] = _mm512_load_si512(u + kLanes * k);
     }
     if (!ONE) fill_grid(spec, piece.first + i, piece.level, g);
