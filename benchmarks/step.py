@@ -289,7 +289,6 @@ def settings(job: Job) -> dict[str, Any]:
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "threads": job.threads,
-        "steps": job.steps,
         "warmup": WARMUP,
         "tiny": job.tiny,
         "malloc": {"times": KEEPING, "resident, as_it_is_seconds": "as it is"},

@@ -52,3 +52,28 @@ def test_streamed_values_are_those_of_plain_stores(
         moved = torch.empty(x.numel() + 1, dtype=dtype)[1:].view(shape)  # begins within a line
         codec.decode(payload, out=moved)
         assert torch.equal(moved, expected)
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [
+        Bounded(error=0.05),
+        Bounded(error=0.05, entropy=True),
+        Bounded(error=0.05, rounding="nearest", entropy=True),
+        Bounded(error=(0.05, 0.2, 0.01), entropy=True),
+        Bounded(error=0.05, predict="lorenzo", entropy=True),
+    ],
+    ids=repr,
+)
+def test_blocks_that_are_stored_raw_lie_among_streamed_ones(codec: Codec, level: int) -> None:
+    shape = (BYTES // 4 // 3 // 56**2 + 1, 3, 56, 56)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(2))
+    for i, odd in enumerate((float("nan"), float("inf"), 1e30, -1e30)):
+        x.view(-1)[i * 977 :: 50_021] = odd
+    library.set_isa_level(0)  # streams nothing
+    payload = codec.encode(x, seed=5)
+    expected = codec.decode(payload).view(torch.int32)
+    for other in range(1, level + 1):
+        library.set_isa_level(other)
+        assert torch.equal(codec.encode(x, seed=5).data, payload.data)
+        assert torch.equal(codec.decode(payload).view(torch.int32), expected)
