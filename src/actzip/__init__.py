@@ -1,5 +1,10 @@
 """actzip: train PyTorch models with the tensors autograd saves held in compressed form."""
 
+import actzip.memory.heap as _heap
+
+_heap.ask_for_huge_pages()  # before anything makes a tensor
+
+# ruff: noqa: E402
 from actzip import codecs, memory
 from actzip.api import ActzipWarning, Session, compress
 from actzip.autograd.ledger import Stats

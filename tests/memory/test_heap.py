@@ -1,9 +1,13 @@
-"""Memory that malloc keeps is given back around a step that is looked at."""
+"""Tensors begin on huge pages; memory that malloc keeps is given back around a looked-at step."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +15,7 @@ from torch import nn
 
 import actzip
 from actzip import api
-from actzip.memory.heap import give_back
+from actzip.memory.heap import HUGE_PAGES, give_back
 from actzip.memory.measure import call_fresh, resident
 
 MIB = 1 << 20
@@ -35,6 +39,34 @@ def holes() -> tuple[int, int]:
 def test_free_pages_between_blocks_in_use_go_back_to_the_system() -> None:
     before, after = call_fresh(holes)
     assert before - after > 48 * MIB
+
+
+#: huge pages of a script like the README's: torch and actzip first, tensors then
+SCRIPT = """
+import torch, actzip
+x = torch.ones(16 << 20)
+print(sum(int(l.split()[1]) for l in open("/proc/self/smaps_rollup") if "AnonHugePages" in l))
+"""
+
+
+def huge_pages(setting: str | None) -> int:
+    """KiB on huge pages, with the switch of PyTorch as the user has set it."""
+    environment = {k: v for k, v in os.environ.items() if k != HUGE_PAGES}
+    environment |= {} if setting is None else {HUGE_PAGES: setting}
+    command = [sys.executable, "-c", SCRIPT]
+    ran = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    return int(ran.stdout)
+
+
+def offered() -> bool:
+    mode = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    return mode.exists() and "[madvise]" in mode.read_text()
+
+
+@pytest.mark.skipif(not offered(), reason="needs a system that gives huge pages to who asks")
+def test_tensors_begin_on_huge_pages_unless_the_user_says_no() -> None:
+    assert huge_pages(None) > 48 << 10
+    assert huge_pages("0") == 0
 
 
 def test_another_c_library_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
