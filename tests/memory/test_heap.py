@@ -41,21 +41,28 @@ def test_free_pages_between_blocks_in_use_go_back_to_the_system() -> None:
     assert before - after > 48 * MIB
 
 
-#: huge pages of a script like the README's: torch and actzip first, tensors then
+#: a script like the README's: torch and actzip first, tensors then
 SCRIPT = """
-import torch, actzip
+import os, torch, actzip
 x = torch.ones(16 << 20)
+print(os.environ["THP_MEM_ALLOC_ENABLE"])
 print(sum(int(l.split()[1]) for l in open("/proc/self/smaps_rollup") if "AnonHugePages" in l))
 """
 
 
-def huge_pages(setting: str | None) -> int:
-    """KiB on huge pages, with the switch of PyTorch as the user has set it."""
+def after_import(setting: str | None) -> tuple[str, int]:
+    """The switch of PyTorch, which the user has set so, and the KiB on huge pages."""
     environment = {k: v for k, v in os.environ.items() if k != HUGE_PAGES}
     environment |= {} if setting is None else {HUGE_PAGES: setting}
     command = [sys.executable, "-c", SCRIPT]
     ran = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    return int(ran.stdout)
+    switch, kibibytes = ran.stdout.split()
+    return switch, int(kibibytes)
+
+
+def test_the_import_asks_for_huge_pages_unless_the_user_has_decided() -> None:
+    assert after_import(None)[0] == "1"
+    assert after_import("0")[0] == "0"
 
 
 def offered() -> bool:
@@ -65,8 +72,8 @@ def offered() -> bool:
 
 @pytest.mark.skipif(not offered(), reason="needs a system that gives huge pages to who asks")
 def test_tensors_begin_on_huge_pages_unless_the_user_says_no() -> None:
-    assert huge_pages(None) > 48 << 10
-    assert huge_pages("0") == 0
+    assert after_import(None)[1] > 48 << 10
+    assert after_import("0")[1] == 0
 
 
 def test_another_c_library_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
