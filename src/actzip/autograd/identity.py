@@ -19,6 +19,8 @@ from actzip.autograd.slots import COPIES, VIEWS, Node
 #: A view that reads less than this share of its base is stored by itself, not as its base.
 SLICE = 1 / 8
 
+_SAME = VIEWS | COPIES
+
 
 class Place(NamedTuple):
     """Shape, strides and offset of a tensor in a storage, in elements."""
@@ -103,6 +105,11 @@ class Wanted(NamedTuple):
         unit, place = unit_of(t)
         return Wanted(t, unit, place, key_of(unit))
 
+    @property
+    def own(self) -> Key:
+        """The key of the tensor itself."""
+        return self.key if self.unit is self.tensor else key_of(self.tensor)
+
 
 def cost(t: Tensor) -> int:
     """Bytes that saving t keeps alive: its storage; of a slice of a constant, the slice."""
@@ -119,9 +126,8 @@ class Tally:
         self._storages: dict[int, int] = {}  # bytes counted so far
         self._slices: set[Key] = set()
 
-    def add(self, t: Tensor) -> int:
-        """Bytes that t keeps alive and none before it did."""
-        key = key_of(t)
+    def add(self, t: Tensor, key: Key) -> int:
+        """Bytes that t, known by its key, keeps alive and none before it did."""
         counted = self._storages.get(key[0], 0)
         if key in self._slices:
             return 0
@@ -137,9 +143,10 @@ def is_parameter(t: Tensor) -> bool:
     if isinstance(t if base is None else base, nn.Parameter):
         return True
     node = t.grad_fn
-    while node is not None and (node.name() in VIEWS or node.name() in COPIES):
+    while node is not None and node.name() in _SAME:
         node = node.next_functions[0][0]
-    return node is not None and isinstance(getattr(node, "variable", None), nn.Parameter)
+    leaf = getattr(node, "variable", None)
+    return leaf is not None and isinstance(leaf, nn.Parameter)
 
 
 def is_cast(t: Tensor, args: list[Tensor], weights: set[int]) -> bool:

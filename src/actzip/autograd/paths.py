@@ -15,12 +15,15 @@ from torch import nn
 _CALL = nn.Module._call_impl.__code__
 
 
-def _modules(frame: FrameType | None) -> list[nn.Module]:
-    """The modules being called, innermost first."""
+def _modules(frame: FrameType | None, last: nn.Module | None = None) -> list[nn.Module]:
+    """The modules being called, innermost first, up to `last` if it is among them."""
     found = []
     while frame is not None:
         if frame.f_code is _CALL:
-            found.append(frame.f_locals["self"])
+            module = frame.f_locals["self"]
+            found.append(module)
+            if module is last:
+                break
         frame = frame.f_back
     return found
 
@@ -37,10 +40,10 @@ class Paths:
 
     def here(self, root: nn.Module | None) -> str | None:
         """The path of the running module, "" for the root; None when the root is not running."""
-        running = _modules(sys._getframe(1))
+        running = _modules(sys._getframe(1), root)
         if root is None:
             return self._name(running[-1], running[0]) if running else ""
-        if not any(m is root for m in running):
+        if not running or running[-1] is not root:
             return None
         return self._name(root, running[0])
 

@@ -11,7 +11,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from actzip.autograd.copies import Copies, Origin
 from actzip.autograd.hosted import send
-from actzip.autograd.identity import Key, Tally, Wanted, key_of, tensors_in
+from actzip.autograd.identity import Key, Tally, Wanted, tensors_in
 from actzip.autograd.ledger import Row
 from actzip.autograd.saved import CopyReader, Kept, MaskReader, Pool, Reader, ShapeReader, Stored
 from actzip.autograd.seeds import seeds
@@ -56,10 +56,10 @@ class Registry:
         self._number = -1  # sequence number of the node that is looked at
         self.parts = 1  #: in how many parts its backward reads the tensor
 
-    def count(self, t: Tensor) -> int:
-        """Bytes that saving t keeps alive and no tensor saved before does."""
-        self._pin(t)
-        return self._raw.add(t)
+    def count(self, want: Wanted) -> int:
+        """Bytes that saving it keeps alive and no tensor saved before does."""
+        self._pin(want.tensor)
+        return self._raw.add(want.tensor, want.own)
 
     def copied(self, number: int, node: Node, args: object) -> None:
         """A clone or cast node was made: what it copied may be stored, or its twins."""
@@ -81,9 +81,9 @@ class Registry:
             self._pins[name] = StorageWeakRef(storage)
         return name
 
-    def store(self, row: Row, rule: Rule | None, node: Node, t: Tensor) -> Reader | None:
-        """Keep t for this row's role; None when autograd keeps the tensor as it is."""
-        want = Wanted.of(t)
+    def store(self, row: Row, rule: Rule | None, node: Node, want: Wanted) -> Reader | None:
+        """Keep it for this row's role; None when autograd keeps the tensor as it is."""
+        t = want.tensor
         if self.waiting is not None and self.waiting.key != want.key:
             self.settle()
         self._number = int(node._sequence_nr())
@@ -118,7 +118,7 @@ class Registry:
         t, unit, _, key = want
         row.reason = reason
         first = self._kept.setdefault(key[0], row)
-        row.stored_bytes = self._rest.add(t)
+        row.stored_bytes = self._rest.add(t, want.own)
         if not row.stored_bytes:
             row.shared_with = first.name
         self._left.setdefault(key, Left(row, weakref.ref(unit), self._number))
@@ -203,7 +203,7 @@ class Registry:
         t, mask = want.tensor, rule.mask
         if mask is None or (mask.fits is not None and not mask.fits(node, t)):
             return self._leave(row, want, "one bit per element is not enough for these values")
-        key = want.key if want.unit is t else key_of(t)
+        key = want.own
         levels = mask.levels(node)
         found = self._find(key, Role.EXACT)
         if found is not None:

@@ -164,7 +164,10 @@ class Reader:
         self.seen: Callable[[Tensor], None] | None = None  #: is told what backward reads
 
     def unpack(self) -> Tensor:
-        with torch.no_grad():
+        if torch.is_grad_enabled():  # with create_graph
+            with torch.no_grad():
+                t = self._checked(self._read())
+        else:
             t = self._checked(self._read())
         if self.seen is not None:
             self.seen(t)
@@ -194,14 +197,11 @@ class Reader:
 
     def _checked(self, t: Tensor) -> Tensor:
         # autograd takes a wrong dtype or stride from unpack without a word
-        if (t.dtype, tuple(t.size()), tuple(t.stride())) != (
-            self.dtype,
-            self.unit.size,
-            self.unit.stride,
-        ):
+        unit = self.unit
+        if t.dtype != self.dtype or t.size() != unit.size or t.stride() != unit.stride:
             raise RuntimeError(
                 f"actzip gave back {t.dtype} {tuple(t.size())} strides {tuple(t.stride())} for "
-                f"{self.dtype} {self.unit.size} strides {self.unit.stride}; this is a bug in "
+                f"{self.dtype} {tuple(unit.size)} strides {unit.stride}; this is a bug in "
                 "actzip, please report it with the model"
             )
         return t

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from actzip import kernels
 from actzip.autograd import slots
-from actzip.autograd.identity import is_cast, is_parameter, tensors_in
+from actzip.autograd.identity import Wanted, is_cast, is_parameter, tensors_in
 from actzip.autograd.ledger import Row, Stats
 from actzip.autograd.observe import Observer
 from actzip.autograd.paths import Paths
@@ -52,7 +52,7 @@ class Trace:
         self._args: object = ()  # of the call that made the node being visited
         self._readers: dict[str, Reader] = {}  # of its values in a lossy code
         self._plans: dict[type, list[tuple[str, str]]] = {}
-        self._occurrences: Counter[tuple[str, str, str]] = Counter()
+        self._occurrences: dict[tuple[str, str, str], int] = {}
         self._rows: list[Row] = []
         self._small: dict[int, int] = {}
         self._unknown: Counter[str] = Counter()
@@ -159,8 +159,9 @@ class Trace:
             self._unknown[name] += 1
         else:
             rule = rule.at(node)
-        row = self._row(path, name, slot, rule.role if rule else Role.EXACT, t)
-        reader = self._registry.store(row, rule, node, t)
+        want = Wanted.of(t)
+        row = self._row(path, name, slot, rule.role if rule else Role.EXACT, want)
+        reader = self._registry.store(row, rule, node, want)
         if reader is not None:
             parts = self._registry.parts
             unpack = _unpack if parts == 1 else partial(read, parts=parts)
@@ -169,12 +170,13 @@ class Trace:
                 reader.name = row.name
                 self._readers[slot] = reader
 
-    def _row(self, path: str, node: str, slot: str, role: Role, t: Tensor) -> Row:
+    def _row(self, path: str, node: str, slot: str, role: Role, want: Wanted) -> Row:
         where = (path, node, slot)
-        here = site(path, node, slot, self._occurrences[where], role)
-        self._occurrences[where] += 1
-        self._rows.append(Row(here, raw_bytes=self._registry.count(t)))
-        return self._rows[-1]
+        occurrence = self._occurrences.get(where, 0)
+        self._occurrences[where] = occurrence + 1
+        row = Row(site(path, node, slot, occurrence, role), self._registry.count(want))
+        self._rows.append(row)
+        return row
 
     @property
     def empty(self) -> bool:

@@ -22,6 +22,7 @@ implement `_encode` and `_decode` on a dense tensor.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import struct
 from abc import ABC, abstractmethod
@@ -109,7 +110,9 @@ class Codec(ABC):
 
     def encode(self, x: Tensor, *, seed: int = 0, allocate: Allocate = fresh) -> Payload:
         self.check(x)
-        data = self._encode(self._dense(x.detach()), seed, allocate)
+        if x.requires_grad and torch.is_grad_enabled():
+            x = x.detach()
+        data = self._encode(self._dense(x), seed, allocate)
         stride = tuple(x.stride()) if not overlaps(x) else _row_major(x.shape)
         return Payload(self, tuple(x.shape), stride, x.dtype, seed & _SEED_BITS, data)
 
@@ -202,7 +205,7 @@ class Codec(ABC):
                 f"payload has format {payload.version}, this actzip reads format {FORMAT}; "
                 "decode it with the version that made it"
             )
-        if payload.codec != self:
+        if payload.codec is not self and payload.codec != self:
             raise PayloadError(f"payload was made by {payload.codec!r}, not by {self!r}")
 
     @staticmethod
@@ -225,10 +228,13 @@ def overlaps(x: Tensor) -> bool:
 
     Such elements are encoded one by one and cannot be written back into shared memory.
     """
-    if x.is_contiguous():
-        return False
+    return not x.is_contiguous() and _overlap(x.shape, x.stride())
+
+
+@functools.lru_cache(maxsize=1024)
+def _overlap(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     reach = 0
-    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
+    for stride, size in sorted(zip(strides, shape, strict=True)):
         if size > 1 and stride > 0:
             if stride <= reach:
                 return True
@@ -256,11 +262,25 @@ def _dense_view(x: Tensor, *, logical: bool, leading: int = 0) -> Tensor | None:
         return x
     if logical:
         return None
-    kept = range(min(leading, x.dim()))
-    rest = range(len(kept), x.dim())
-    order = sorted(rest, key=lambda d: (x.stride(d), x.size(d)), reverse=True)
-    permuted = x.permute([*kept, *order])
-    return permuted if permuted.is_contiguous() else None
+    order = _memory_order(x.shape, x.stride(), leading)
+    return None if order is None else x.permute(order)
+
+
+@functools.lru_cache(maxsize=1024)
+def _memory_order(
+    shape: tuple[int, ...], strides: tuple[int, ...], leading: int
+) -> tuple[int, ...] | None:
+    """Dimensions from the largest stride to the smallest, behind the leading ones; None when the
+    elements do not fill their memory in this order."""
+    kept = range(min(leading, len(shape)))
+    rest = range(len(kept), len(shape))
+    order = (*kept, *sorted(rest, key=lambda d: (strides[d], shape[d]), reverse=True))
+    expected = 1
+    for d in reversed(order):
+        if shape[d] != 1 and strides[d] != expected:
+            return None
+        expected *= shape[d]
+    return order
 
 
 def _dense(x: Tensor, *, logical: bool, leading: int = 0) -> Tensor:

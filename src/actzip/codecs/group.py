@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from actzip import kernels
@@ -108,14 +110,11 @@ class Group(Codec):
         return int(isinstance(self.bits, tuple))
 
     def _layout(self, x: Tensor) -> GroupLayout:
-        if isinstance(self.bits, tuple):
-            # an expanded batch is stored once, with the most precise of its samples
-            bits = self.bits if x.shape[0] == len(self.bits) else (max(self.bits),)
-            samples, n = x.shape[0], x[0].numel() if x.shape[0] else 0
-        else:
-            bits, samples, n = (self.bits,), 1, x.numel()
-        size = min(self.group_size, max(32, -(-n // 32) * 32))
-        return GroupLayout(samples, n, size, bits, ROUNDING[self.rounding], self.zero, x.dtype)
+        if not isinstance(self.bits, tuple):
+            return _known(self, 1, x.numel(), (self.bits,), x.dtype)
+        # an expanded batch is stored once, with the most precise of its samples
+        bits = self.bits if x.shape[0] == len(self.bits) else (max(self.bits),)
+        return _layout(self, x.shape[0], x[0].numel() if x.shape[0] else 0, bits, x.dtype)
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         if self.entropy:
@@ -145,3 +144,14 @@ class Group(Codec):
 
     def _codes(self, payload: Payload, layout: GroupLayout) -> Tensor:
         return unsqueeze(payload.data, layout) if self.entropy else payload.data
+
+
+def _layout(
+    codec: Group, samples: int, n: int, bits: tuple[int, ...], dtype: torch.dtype
+) -> GroupLayout:
+    size = min(codec.group_size, max(32, -(-n // 32) * 32))
+    return GroupLayout(samples, n, size, bits, ROUNDING[codec.rounding], codec.zero, dtype)
+
+
+#: With one number of bits the same few layouts come in every step.
+_known = functools.lru_cache(maxsize=1024)(_layout)

@@ -50,7 +50,7 @@ class Slabs:
             start = self._used
             self._used += room
             self._stored += room
-            return self._slab[start : start + nbytes]
+            return self._slab.as_strided((nbytes,), (1,), start)
 
     def _open(self, room: int) -> None:
         size = max(self.smallest, room, min(self.largest, self._stored // 8))
@@ -100,8 +100,8 @@ class Buffers:
         if device.type != "cpu" or nbytes < SMALLEST_BUFFER:
             return torch.empty_strided(size, stride, dtype=dtype, device=device)
         with self._lock:  # until the tensor holds the memory: it counts as idle before
-            memory = torch.from_numpy(self._take(nbytes))
-            return torch.empty(0, dtype=dtype).set_(memory.untyped_storage(), 0, size, stride)
+            memory, count = self._take(nbytes), nbytes // dtype.itemsize
+            return torch.frombuffer(memory, dtype=dtype, count=count).as_strided_(size, stride)
 
     def _take(self, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
         idle = [i for i in range(len(self._held)) if self._is_idle(i)]

@@ -30,6 +30,8 @@ class Role(enum.Enum):
     NONLINEAR = "nonlinear"  #: enters through a curved function: wants more precision
     EXACT = "exact"  #: not understood, or bit-exactness is required: left alone
 
+    __hash__ = object.__hash__  # Enum's own hashes the name, in Python
+
 
 STRENGTH = {role: rank for rank, role in enumerate(Role)}
 

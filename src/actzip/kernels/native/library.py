@@ -92,7 +92,7 @@ def call(name: str, *args: int | float | Tensor | None) -> int:
 
     Raises DamagedError or ValueError for a negative status, else returns the result.
     """
-    entry = _entry(name, tuple(type(a) for a in args))
+    entry = _ENTRIES.get(name) or _entry(name, args)
     status = int(entry(*[a.data_ptr() if isinstance(a, Tensor) else a for a in args]))
     if status >= 0:
         return status
@@ -102,11 +102,14 @@ def call(name: str, *args: int | float | Tensor | None) -> int:
     raise ValueError(f"{name}: {what}")
 
 
-@functools.cache
-def _entry(name: str, kinds: tuple[type, ...]) -> Callable[..., int]:
-    """The entry with the parameter types of one kind of call: Tensors and None are pointers."""
-    prototype = ctypes.CFUNCTYPE(ctypes.c_int64, *[_C_TYPES.get(k, ctypes.c_void_p) for k in kinds])
-    return prototype((f"actzip_{name}", _require()))
+_ENTRIES: dict[str, Callable[..., int]] = {}
+
+
+def _entry(name: str, args: tuple[int | float | Tensor | None, ...]) -> Callable[..., int]:
+    """The entry, with the parameter types of its first call: Tensors and None are pointers."""
+    kinds = [_C_TYPES.get(type(a), ctypes.c_void_p) for a in args]
+    prototype = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)
+    return _ENTRIES.setdefault(name, prototype((f"actzip_{name}", _require())))
 
 
 _C_TYPES: dict[type, type] = {int: ctypes.c_int64, bool: ctypes.c_int64, float: ctypes.c_double}
