@@ -4,8 +4,9 @@
     python benchmarks/step.py --model resnet50 --variant plain --variant group2
     python benchmarks/step.py --tiny --steps 3       # does it run? seconds
 
-Each (model, variant) runs in a fresh process. Prints a table with ratios to plain and
-writes results/step.json (not when tiny).
+Each (model, variant) runs in fresh processes, one after the other with those of the other variants:
+the same step is up to a tenth slower in one process than in the next, so the best of several
+counts. Prints a table with ratios to plain and writes results/step.json (not when tiny).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import platform
 import statistics
 import time
 import warnings
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,7 +41,7 @@ from actzip.tasks.models.vit import ViT
 #: _cl: the same in channels_last, the layout in which oneDNN needs the least scratch
 MODELS = ("resnet50", "resnet50_cl", "vgg16", "vit_s16", "gpt")
 VARIANTS = ("plain", "checkpoint", "bf16", "lossless", "group2")
-WARMUP = 2  #: steps that are not timed
+WARMUP = 6  #: steps that are not timed; the first few of a process are slower
 #: How malloc gives memory back decides a third of plain PyTorch's time, and by itself it changes
 #: its mind from step to step. So times are taken with a malloc that keeps memory, for every
 #: variant, and resident peaks in a second process with malloc as it is; times there, too.
@@ -61,6 +62,8 @@ class Job:
     steps: int
     threads: int
     tiny: bool
+    warmup: int
+    repeats: int
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class Outcome:
     resident_peak: int = 0  #: of the whole process
     resident_growth: int = 0  #: above the level before the first step
     as_it_is_seconds: float = 0.0  #: the best step there, with malloc as it is
+    each_best: list[float] = field(default_factory=list)  #: `best_seconds` of each process
+    each_as_it_is: list[float] = field(default_factory=list)
 
 
 def build(job: Job) -> tuple[nn.Module, Tensor, Tensor]:
@@ -180,14 +185,14 @@ def run(job: Job) -> Outcome:
     """Measure one job; called in a fresh process."""
     torch.set_num_threads(job.threads)
     stepper = Stepper(job)
-    seconds = stepper.timed(WARMUP + job.steps)
+    seconds = stepper.timed(job.warmup + job.steps)[job.warmup :]
     loss = stepper.loss
     if stepper.session is not None:
         stepper.session.remove()
     del stepper
     return Outcome(
-        median_seconds=statistics.median(seconds[WARMUP:]),
-        best_seconds=min(seconds[WARMUP:]),
+        median_seconds=statistics.median(seconds),
+        best_seconds=min(seconds),
         loss=loss,
         **trace(job),
     )
@@ -198,7 +203,7 @@ def as_it_is(job: Job) -> dict[str, Any]:
     torch.set_num_threads(job.threads)
     stepper = Stepper(job)
     low = reset_resident_peak()
-    stepper.timed(WARMUP)
+    stepper.timed(job.warmup)
     high = resident("VmHWM")
     if low is None or high is None:
         raise RuntimeError("this benchmark reads resident bytes from /proc: it needs Linux")
@@ -220,6 +225,22 @@ def both(job: Job) -> Outcome:
         for name in KEEPING:
             del os.environ[name]
     return replace(timed, **call_fresh(as_it_is, job))
+
+
+def together(found: list[Outcome]) -> Outcome:
+    """One outcome of the same job's several processes."""
+    best = [each.best_seconds for each in found]
+    as_it_was = [each.as_it_is_seconds for each in found]
+    return replace(
+        found[0],
+        median_seconds=statistics.median(each.median_seconds for each in found),
+        best_seconds=min(best),
+        resident_peak=max(each.resident_peak for each in found),
+        resident_growth=max(each.resident_growth for each in found),
+        as_it_is_seconds=min(as_it_was),
+        each_best=best,
+        each_as_it_is=as_it_was,
+    )
 
 
 def trace(job: Job) -> dict[str, Any]:
@@ -289,7 +310,6 @@ def settings(job: Job) -> dict[str, Any]:
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "threads": job.threads,
-        "warmup": WARMUP,
         "tiny": job.tiny,
         "malloc": {"times": KEEPING, "resident, as_it_is_seconds": "as it is"},
     }
@@ -315,6 +335,8 @@ def main(
     variant: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
     batch: Annotated[int, typer.Option(min=1)] = 16,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps, after the warm-up.")] = 5,
+    warmup: Annotated[int, typer.Option(min=0, help="Steps before them.")] = WARMUP,
+    repeats: Annotated[int, typer.Option(min=1, help="Processes, one after the other.")] = 3,
     threads: Annotated[int, typer.Option(min=1)] = torch.get_num_threads(),
     tiny: Annotated[bool, typer.Option(help="Toy sizes: to see that it runs.")] = False,
     out: Annotated[Path | None, typer.Option(help="Else results/step.json; none if tiny.")] = None,
@@ -328,15 +350,23 @@ def main(
         out = Path(__file__).parent / "results" / "step.json"
     results = kept(out, chosen(model, MODELS, "model"))
     for name in chosen(model, MODELS, "model"):
-        outcomes: dict[str, Outcome] = {}
-        for kind in variants:
-            job = Job(name, kind, batch, steps, threads, tiny)
-            try:
-                outcomes[kind] = both(job)
-                results.append({**asdict(job), **asdict(outcomes[kind])})
-            except RuntimeError as error:
-                console.print(f"{name}, {kind}: {error}", markup=False)
-                results.append({**asdict(job), "error": str(error).strip().splitlines()[-1]})
+        jobs = {
+            kind: Job(name, kind, batch, steps, threads, tiny, warmup, repeats) for kind in variants
+        }
+        found: dict[str, list[Outcome]] = {kind: [] for kind in variants}
+        failed: dict[str, str] = {}
+        for _ in range(repeats):
+            for kind, job in jobs.items():
+                if kind in failed:
+                    continue
+                try:
+                    found[kind].append(both(job))
+                except RuntimeError as error:
+                    console.print(f"{name}, {kind}: {error}", markup=False)
+                    failed[kind] = str(error).strip().splitlines()[-1]
+        outcomes = {kind: together(each) for kind, each in found.items() if kind not in failed}
+        results += [{**asdict(jobs[kind]), **asdict(got)} for kind, got in outcomes.items()]
+        results += [{**asdict(jobs[kind]), "error": why} for kind, why in failed.items()]
         console.print(table(name, outcomes))
         if out is not None:
             text = json.dumps({"settings": settings(job), "results": results}, indent=1)

@@ -70,7 +70,7 @@ def test_codec_keeps_every_promise(codec: Codec) -> None:
 def test_codec_keeps_every_promise_on_the_reference(
     codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ACTZIP_KERNELS", "reference")
+    monkeypatch.setattr("actzip.kernels.FORCED", "reference")
     conformance(codec)
 
 

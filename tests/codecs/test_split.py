@@ -56,7 +56,7 @@ def test_the_kit_passes_it(codec: Codec) -> None:
 
 
 def test_the_kit_passes_it_on_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ACTZIP_KERNELS", "reference")
+    monkeypatch.setattr("actzip.kernels.FORCED", "reference")
     conformance(Split(Group(bits=2, zero=True), 3))
 
 

@@ -9,6 +9,6 @@ from actzip import kernels
 
 @pytest.fixture(params=["native", "reference"])
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("ACTZIP_KERNELS", request.param)
+    monkeypatch.setattr("actzip.kernels.FORCED", request.param)
     assert kernels.backend_name() == request.param
     return str(request.param)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import multiprocessing
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,12 +39,25 @@ def test_backends_have_the_same_functions(form: str) -> None:
             assert inspect.signature(ours) == inspect.signature(theirs), name
 
 
-def test_environment_chooses_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_twin_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.zeros(1)
     assert kernels.of(x, "group").__name__.endswith("native.group")
-    monkeypatch.setenv("ACTZIP_KERNELS", "reference")
+    monkeypatch.setattr("actzip.kernels.FORCED", "reference")
     assert kernels.backend_name() == "reference"
     assert kernels.of(x, "group").__name__.endswith("reference.group")
+
+
+@pytest.mark.parametrize("name", ["native", "reference"])
+def test_the_environment_chooses_the_backend(name: str) -> None:
+    ask = "from actzip import kernels; print(kernels.backend_name())"
+    said = subprocess.run(
+        [sys.executable, "-c", ask],
+        env={**os.environ, "ACTZIP_KERNELS": name},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.strip() == name
 
 
 def test_other_devices_get_the_twin() -> None:

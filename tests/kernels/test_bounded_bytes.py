@@ -61,10 +61,10 @@ def test_library_equals_its_twin(form: str, draw: int, monkeypatch: pytest.Monke
     for _ in range(100):
         codec, x = MAKERS[form](rng)
         seed = rng.getrandbits(64)
-        monkeypatch.setenv("ACTZIP_KERNELS", "reference")
+        monkeypatch.setattr("actzip.kernels.FORCED", "reference")
         expected = codec.encode(x, seed=seed)
         values = codec.decode(expected)
-        monkeypatch.setenv("ACTZIP_KERNELS", "native")
+        monkeypatch.setattr("actzip.kernels.FORCED", "native")
         torch.set_num_threads(rng.choice([1, 2, 4, 8]))
         level = library.set_isa_level(rng.choice([0, 1, 2]))
         got = codec.encode(x, seed=seed)
@@ -81,9 +81,9 @@ def test_entropy_stage_equals_its_twin(draw: int, monkeypatch: pytest.MonkeyPatc
         n = rng.choice([0, 1, 33, 1000, 65536, 140_000])
         spread = 10 ** rng.uniform(-1, 2)
         codes = (torch.randn(n) * spread).abs().clamp(max=255).to(torch.uint8)
-        monkeypatch.setenv("ACTZIP_KERNELS", "reference")
+        monkeypatch.setattr("actzip.kernels.FORCED", "reference")
         expected = entropy_encode(codes, 1 << 40)
-        monkeypatch.setenv("ACTZIP_KERNELS", "native")
+        monkeypatch.setattr("actzip.kernels.FORCED", "native")
         torch.set_num_threads(rng.choice([1, 2, 4, 8]))
         library.set_isa_level(rng.choice([0, 1, 2]))
         got = entropy_encode(codes, 1 << 40)
@@ -102,7 +102,7 @@ def test_sampled_table_gives_the_same_bytes_on_both_backends(
     got = codec.encode(x, seed=5)
     assert int(got.data[0]) == 1
     assert float((codec.decode(got) - x).abs().max()) <= part
-    monkeypatch.setenv("ACTZIP_KERNELS", "reference")
+    monkeypatch.setattr("actzip.kernels.FORCED", "reference")
     assert torch.equal(codec.encode(x, seed=5).data, got.data)
 
 

@@ -20,6 +20,7 @@ from actzip.autograd.paths import Paths
 from actzip.autograd.registry import Registry
 from actzip.autograd.saved import Pool, Reader
 from actzip.autograd.slices import read
+from actzip.autograd.slots import Rule
 from actzip.methods.base import Policy, Role, site
 
 _PLAIN = (Tensor, nn.Parameter)
@@ -51,7 +52,7 @@ class Trace:
         self._running = True
         self._args: object = ()  # of the call that made the node being visited
         self._readers: dict[str, Reader] = {}  # of its values in a lossy code
-        self._plans: dict[type, list[tuple[str, str]]] = {}
+        self._plans: dict[type, list[tuple[str, str, Rule | None]]] = {}
         self._occurrences: dict[tuple[str, str, str], int] = {}
         self._rows: list[Row] = []
         self._small: dict[int, int] = {}
@@ -86,19 +87,23 @@ class Trace:
         kind = type(node)
         plan = self._plans.get(kind)
         if plan is None:
-            plan = self._plans[kind] = [(slot, _RAW + slot) for slot in slots.slots_of(node)]
+            plan = self._plans[kind] = [
+                (slot, _RAW + slot, slots.rule(kind.__name__, slot))
+                for slot in slots.slots_of(node)
+            ]
         if not plan:  # views, sums and the like save nothing; most nodes end here
             if kind.__name__ in slots.COPIES:
                 self._registry.copied(number, node, (args, kwargs))
             return
         self._args = args, kwargs
-        for slot, attribute in plan:
+        for slot, attribute, rule in plan:
             raw = getattr(node, attribute)
             if type(raw) is tuple:
                 for i, item in enumerate(raw):
-                    self._look(node, f"{slot}[{i}]", item)
+                    name = f"{slot}[{i}]"
+                    self._look(node, name, slots.rule(kind.__name__, name), item)
             elif raw is not None:
-                self._look(node, slot, raw)
+                self._look(node, slot, rule, raw)
         self._args = ()
         if self._readers and self._settings.observer is not None:
             self._settings.observer.watch(node, self._readers)
@@ -108,7 +113,7 @@ class Trace:
         """The call whose nodes were just visited gives this to the user."""
         self._registry.returned(out)
 
-    def _look(self, node: Any, slot: str, raw: Any) -> None:
+    def _look(self, node: Any, slot: str, rule: Rule | None, raw: Any) -> None:
         """Most tensors are small or weights: leave them early and cheaply."""
         t = raw.data
         if t is None:
@@ -124,9 +129,14 @@ class Trace:
         nbytes = storage.nbytes()
         if nbytes < self._settings.min_bytes:
             self._small[storage._cdata] = nbytes
-        elif self._running and not is_parameter(t) and storage._cdata not in self._weights:
-            with torch._C.DisableTorchFunction(), torch.no_grad():
-                self._keep(node, slot, raw, t)
+        elif self._running and storage._cdata not in self._weights and not is_parameter(t):
+            graded = torch.is_grad_enabled()
+            with torch._C.DisableTorchFunction():
+                torch._C._set_grad_enabled(False)  # no_grad() would do it in eight calls
+                try:
+                    self._keep(node, slot, rule, raw, t)
+                finally:
+                    torch._C._set_grad_enabled(graded)
 
     def _skip(self, raw: Any, t: Any) -> None:
         if raw.unpack_hook is not None:
@@ -141,7 +151,7 @@ class Trace:
             why = f"{type(t).__name__} of layout {t.layout} is left alone"
         self._unseen[why] += 1
 
-    def _keep(self, node: Any, slot: str, raw: Any, t: Tensor) -> None:
+    def _keep(self, node: Any, slot: str, rule: Rule | None, raw: Any, t: Tensor) -> None:
         odd = t.is_neg() or t.is_conj() or t.device.type == "meta"
         if odd or raw.unpack_hook is not None or not _is_current(node, slot):
             self._skip(raw, t)
@@ -154,7 +164,6 @@ class Trace:
         if t.grad_fn is None and is_cast(t, tensors_in(self._args), self._weights):
             return
         name = type(node).__name__
-        rule = slots.rule(name, slot)
         if rule is None:
             self._unknown[name] += 1
         else:

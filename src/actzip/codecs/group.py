@@ -124,23 +124,22 @@ class Group(Codec):
     def _plain(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         layout = self._layout(x)
         kernel = kernels.of(x, "group")
-        flat = x.view(-1)
         data = allocate(layout.offsets[-1], x.device)
-        raw = kernel.encode(flat, layout, seed, data)
+        raw = kernel.encode(x, layout, seed, data)
         if raw:
             larger = allocate(data.numel() + raw * x.element_size(), x.device)
             larger[: data.numel()] = data
-            kernel.store_raw(flat, layout, larger)
+            kernel.store_raw(x, layout, larger)
             return larger
         return data
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
         kernel, layout = kernels.of(out, "group"), self._layout(out)
-        kernel.decode(self._codes(payload, layout), layout, payload.seed, out.view(-1))
+        kernel.decode(self._codes(payload, layout), layout, payload.seed, out)
 
     def _decode_mask(self, payload: Payload, out: Tensor) -> None:
         layout = self._layout(out)
-        kernels.of(out, "group").nonzero(self._codes(payload, layout), layout, out.view(-1))
+        kernels.of(out, "group").nonzero(self._codes(payload, layout), layout, out)
 
     def _codes(self, payload: Payload, layout: GroupLayout) -> Tensor:
         return unsqueeze(payload.data, layout) if self.entropy else payload.data

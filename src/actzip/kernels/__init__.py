@@ -17,12 +17,14 @@ from torch import Tensor
 
 from actzip.kernels.native import library
 
+#: "reference" forces the twin; read from the environment when actzip is imported.
+FORCED = os.environ.get("ACTZIP_KERNELS")
 _MODULES: dict[tuple[str, str], ModuleType] = {}
 
 
 def backend_name() -> str:
     """ "native" or "reference": what a CPU tensor gets now."""
-    if os.environ.get("ACTZIP_KERNELS") == "reference":
+    if FORCED == "reference":
         return "reference"
     return "native" if library.available() else "reference"
 

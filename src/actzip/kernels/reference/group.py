@@ -32,7 +32,7 @@ def real_type(dtype: torch.dtype) -> torch.dtype:
 
 
 def encode(x: Tensor, layout: GroupLayout, seed: int, data: Tensor) -> int:
-    """Metadata and codes of a 1-D tensor into `data`; returns the elements in raw groups.
+    """Metadata and codes of a contiguous tensor into `data`; returns the elements in raw groups.
 
     When that is not zero, `store_raw` must follow with a larger `data`.
     """
@@ -61,6 +61,7 @@ def store_raw(x: Tensor, layout: GroupLayout, data: Tensor) -> None:
 
 
 def decode(data: Tensor, layout: GroupLayout, seed: int, out: Tensor) -> None:
+    out = out.view(-1)
     real = decode_real(data, layout, seed, out.element_size())
     if layout.dtype == torch.float16:
         real = real.clamp(-65504.0, 65504.0)  # half a step beyond the range must not be infinity
@@ -96,7 +97,7 @@ def nonzero(data: Tensor, layout: GroupLayout, out: Tensor) -> None:
     if data.numel() < layout.offsets[-1]:
         raise DamagedError(f"group codes need {layout.offsets[-1]} bytes, got {data.numel()}")
     if out.numel():
-        out.copy_(codes_of(data, layout).flatten() > 0)
+        out.view(-1).copy_(codes_of(data, layout).flatten() > 0)
 
 
 def codes_of(data: Tensor, layout: GroupLayout) -> Tensor:
