@@ -21,7 +21,7 @@ train: setup
 	$(BIN)/actzip compare --quick
 
 test: setup
-	$(BIN)/pytest --cov --cov-report=term
+	$(BIN)/pytest -n 2 --cov --cov-report=term
 
 lint: setup
 	$(BIN)/ruff check .
