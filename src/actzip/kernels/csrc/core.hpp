@@ -196,12 +196,29 @@ inline void dither_block_scalar(Key key, int64_t block, float* v) {
 
 // ---- caches ----
 
-// Whether an output of so many bytes is written past the caches: it would have left them before
-// anyone reads it, and an ordinary store first reads the line that it is going to overwrite.
-inline bool beyond_caches(int64_t bytes) { return bytes > (int64_t(32) << 20); }
+// Whether an output of so many bytes is written past the caches. An ordinary store first reads the
+// line that it is going to overwrite, and here it is mostly one of a buffer that was just read by all
+// cores, each of which has to give it up: up to three times slower, from a megabyte on, and more than
+// what the reader of the output gains from finding some of it in a cache.
+inline bool beyond_caches(int64_t bytes) { return bytes > (int64_t(1) << 20); }
 
 // Streaming stores take whole lines.
 inline bool can_stream(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
+
+// f(BitsTag<bits>{}): the number of bits as a constant.
+template <int N> struct BitsTag { static constexpr int value = N; };
+template <class G> ACTZIP_INLINE auto with_bits(int bits, G&& f) {
+  switch (bits) {
+    case 1: return f(BitsTag<1>{});
+    case 2: return f(BitsTag<2>{});
+    case 3: return f(BitsTag<3>{});
+    case 4: return f(BitsTag<4>{});
+    case 5: return f(BitsTag<5>{});
+    case 6: return f(BitsTag<6>{});
+    case 7: return f(BitsTag<7>{});
+    default: return f(BitsTag<8>{});
+  }
+}
 
 // ---- threads ----
 

@@ -17,7 +17,7 @@ int64_t encode_all(const T* x, const Layout& l, int64_t rounding, uint64_t seed,
     int64_t raw_here = 0;
     // A few groups at a time: their ranges do not wait for each other, and all of them are still in
     // the first cache when they are coded.
-    const int64_t few = l.group % 32 ? g1 - g0 : max_of<int64_t>(1, 2048 / l.group);
+    const int64_t few = l.group % 32 ? g1 - g0 : max_of<int64_t>(1, kStretch / l.group);
     for (int64_t a = g0; a < g1; a += few) {
       const int64_t b = min_of(g1, a + few);
       for (int64_t g = a; g < b; ++g) {
@@ -96,9 +96,11 @@ int64_t group_decode(const uint8_t* data, int64_t size, void* out, int64_t dtype
 
 template <class T>
 int64_t nonzero_as(const uint8_t* data, const Layout& l, T* out, T on, int64_t threads) {
+  const bool large = beyond_caches(l.samples * l.n * int64_t(sizeof(T)));
   each_chunk(l, threads, [&](int64_t s, int64_t g0, int64_t g1) {
     const int64_t end = min_of(l.n, g1 * l.group), bits = l.bits[s];
     T* row = out + s * l.n;
+    const bool stream = large && can_stream(row) && l.group % 32 == 0;
     for (int64_t i = g0 * l.group; i < end; i += 32) {
       const int64_t m = min_of<int64_t>(32, end - i);
       const uint8_t* in = data + l.offsets[s] + i / 8 * bits;
@@ -107,8 +109,9 @@ int64_t nonzero_as(const uint8_t* data, const Layout& l, T* out, T on, int64_t t
         for (int64_t j = 0; j < bits; ++j) word |= load_as<uint32_t>(in + 4 * j);
       else
         word = nonzero_bytes(load_planes(in, int(bits), m));
-      m == 32 ? fill32(row + i, word, on) : fill_some(row + i, word, on, m);
+      m == 32 ? fill32(row + i, word, on, stream) : fill_some(row + i, word, on, m);
     }
+    if (stream) end_stream();
   });
   return kOk;
 }

@@ -20,6 +20,10 @@ struct Run {
   int64_t block;            // the first one, for the dither
 };
 
+// So many elements are measured, then coded. While they are coded, memory is idle, so the next ones
+// are fetched.
+constexpr int64_t kStretch = 2048;
+
 template <int Bits, bool Zero, bool Noisy, class T>
 inline void encode_run(const T* x, Run run, uint8_t* out) {
   constexpr int levels = (1 << Bits) - (Zero ? 2 : 1);
@@ -27,6 +31,7 @@ inline void encode_run(const T* x, Run run, uint8_t* out) {
   for (int64_t g = 0; g < run.groups; ++g) {
     const Block lo = spread32(run.each[g].lo), inverse = spread32(run.each[g].factor);
     for (int64_t b = 0; b < run.blocks; ++b, x += 32, out += 4 * Bits) {
+      for (int64_t k = 0; k < 32; k += 64 / int64_t(sizeof(T))) __builtin_prefetch(x + kStretch + k);
       const Block block = load32(x);
       const Bytes codes = codes32<Zero, Noisy>(block, lo, inverse, noise, levels);
       store_whole<Bits>(codes, Zero ? nonzero32(block.v) : ~0u, out);
@@ -54,21 +59,6 @@ inline void decode_run(const uint8_t* in, Run run, T* x) {
       const Block block = decode_whole<Bits, T, Zero, Subtract>(in, lo, step, noise);
       run.stream ? stream32(x, block) : store32(x, block);
     }
-  }
-}
-
-// f(BitsTag<bits>{}): the number of bits as a constant.
-template <int N> struct BitsTag { static constexpr int value = N; };
-template <class G> ACTZIP_INLINE auto with_bits(int bits, G&& f) {
-  switch (bits) {
-    case 1: return f(BitsTag<1>{});
-    case 2: return f(BitsTag<2>{});
-    case 3: return f(BitsTag<3>{});
-    case 4: return f(BitsTag<4>{});
-    case 5: return f(BitsTag<5>{});
-    case 6: return f(BitsTag<6>{});
-    case 7: return f(BitsTag<7>{});
-    default: return f(BitsTag<8>{});
   }
 }
 

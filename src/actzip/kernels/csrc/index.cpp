@@ -95,6 +95,31 @@ struct ShortBitWriter {
   }
 };
 
+// The first of n values of up to 8 bits, eight at a time; returns how many. A word is written at
+// once: what lies behind its `Bits` bytes belongs to the next eight, or the loop ends before.
+template <int Bits, class T>
+inline int64_t write_words(const T* x, int64_t n, uint64_t lo, uint8_t* out) {
+  int64_t i = 0;
+  for (; (n - i) * Bits >= 64; i += 8, out += Bits) {
+    uint64_t word = 0;
+    for (int j = 0; j < 8; ++j) word |= (uint64_t(int64_t(x[i + j])) - lo) << (j * Bits);
+    store_as<uint64_t>(out, word);
+  }
+  return i;
+}
+
+// The same for reading: words that end before `in` does, at `size`.
+template <int Bits, class T>
+inline int64_t read_words(const uint8_t* in, int64_t size, int64_t n, uint64_t lo, T* out) {
+  constexpr uint64_t mask = (1u << Bits) - 1;
+  int64_t i = 0;
+  for (; i + 8 <= n && i / 8 * Bits + 8 <= size; i += 8) {
+    const uint64_t word = load_as<uint64_t>(in + i / 8 * Bits);
+    for (int j = 0; j < 8; ++j) out[i + j] = T((word >> (j * Bits) & mask) + lo);
+  }
+  return i;
+}
+
 template <class Writer, class T>
 inline void write_bits(const T* x, int64_t n, uint64_t lo, int bits, uint8_t* out) {
   Writer writer{out};
@@ -110,7 +135,13 @@ int64_t index_encode(const void* x, int64_t dtype, int64_t n, int64_t lo, int64_
     using T = decltype(zero);
     const T* p = static_cast<const T*>(x);
     parallel_for(ceil_div(n, kIndexChunk), threads, [&](int64_t c) {
-      const int64_t first = c * kIndexChunk, count = min_of(n - first, kIndexChunk);
+      int64_t first = c * kIndexChunk, count = min_of(n - first, kIndexChunk);
+      if (bits <= 8) {
+        const int64_t done = with_bits(int(bits), [&](auto tag) {
+          return write_words<tag.value>(p + first, count, uint64_t(lo), data + first / 8 * bits);
+        });
+        first += done, count -= done;
+      }
       uint8_t* to = data + first / 8 * bits;
       bits <= 32 ? write_bits<ShortBitWriter>(p + first, count, uint64_t(lo), int(bits), to)
                  : write_bits<BitWriter>(p + first, count, uint64_t(lo), int(bits), to);
@@ -128,7 +159,15 @@ int64_t index_decode(const uint8_t* data, int64_t size, void* out, int64_t dtype
     using T = decltype(zero);
     T* p = static_cast<T*>(out);
     parallel_for(ceil_div(n, kIndexChunk), threads, [&](int64_t c) {
-      for (int64_t i = c * kIndexChunk; i < min_of(n, (c + 1) * kIndexChunk); ++i)
+      const int64_t first = c * kIndexChunk, end = min_of(n, first + kIndexChunk);
+      int64_t i = first;
+      if (bits <= 8) {
+        const int64_t start = first / 8 * bits;
+        i += with_bits(int(bits), [&](auto tag) {
+          return read_words<tag.value>(data + start, size - start, end - first, uint64_t(lo), p + i);
+        });
+      }
+      for (; i < end; ++i)
         p[i] = T(get_bits(data, size, uint64_t(i) * uint64_t(bits), int(bits), mask) + uint64_t(lo));
     });
     return kOk;

@@ -88,10 +88,12 @@ int64_t mask_encode(const void* x, int64_t dtype, int64_t n, int64_t test, uint6
 
 template <class T>
 int64_t decode_as(const uint8_t* data, T* out, int64_t n, T on, int64_t threads) {
+  const bool stream = beyond_caches(n * int64_t(sizeof(T))) && can_stream(out);
   parallel_for(ceil_div(n, kMaskChunk), threads, [&](int64_t c) {
     const int64_t end = min_of(n, (c + 1) * kMaskChunk);
     int64_t i = c * kMaskChunk;
-    for (; i + 32 <= end; i += 32) fill32(out + i, load_as<uint32_t>(data + i / 8), on);
+    for (; i + 32 <= end; i += 32) fill32(out + i, load_as<uint32_t>(data + i / 8), on, stream);
+    if (stream) end_stream();
     for (; i < end; ++i) out[i] = data[i / 8] >> (i % 8) & 1 ? on : T{};
   });
   return kOk;

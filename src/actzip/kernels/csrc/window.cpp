@@ -108,17 +108,17 @@ int64_t window_decode(const uint8_t* places, int64_t n, const int64_t* geometry,
                       int64_t threads) {
   const WindowShape w(geometry);
   if (!is_small(w)) return kDamaged;
-  const int64_t count = w.kernel[0] * w.kernel[1] * w.kernel[2];
+  const int64_t count = min_of<int64_t>(256, w.kernel[0] * w.kernel[1] * w.kernel[2]);
   int64_t bad = 0;
   for_rows(w, n, threads, [&](int64_t first, int64_t z, int64_t y) {
-    int64_t start[256], across[256];  // where a place's row starts in the map, and its column there
-    for (int64_t p = 0; p < 256; ++p) {
+    int64_t start[256] = {}, across[256];  // where a place's row starts in the map; its column there
+    for (int64_t& column : across) column = INT32_MIN;  // left of every map
+    for (int64_t p = 0; p < count; ++p) {
       const int64_t az = w.corner(0, z) + p / (w.kernel[1] * w.kernel[2]) * w.dilation[0];
       const int64_t ay = w.corner(1, y) + p / w.kernel[2] % w.kernel[1] * w.dilation[1];
-      const bool good = p < count && uint64_t(az) < uint64_t(w.size[0]) &&
-                        uint64_t(ay) < uint64_t(w.size[1]);
-      start[p] = good ? (az * w.size[1] + ay) * w.size[2] : 0;
-      across[p] = good ? p % w.kernel[2] * w.dilation[2] : INT32_MIN;  // left of every map
+      if (uint64_t(az) >= uint64_t(w.size[0]) || uint64_t(ay) >= uint64_t(w.size[1])) continue;
+      start[p] = (az * w.size[1] + ay) * w.size[2];
+      across[p] = p % w.kernel[2] * w.dilation[2];
     }
     int64_t wrong = 0, i = first;
     for (int64_t x = 0; x < w.pooled[2]; ++x) {
