@@ -35,6 +35,13 @@ def _assign(w: Tensor) -> Tensor:
     return h.sin()
 
 
+def _unheard(w: Tensor) -> Tensor:
+    with torch._C.DisableTorchFunction():
+        hidden = torch.sigmoid(w)
+    seen = w.exp()
+    return hidden * seen
+
+
 CALLS: dict[str, tuple[Callable[[Tensor], Tensor], set[str]]] = {
     "functional": (lambda w: F.relu(w), {"ReluBackward0.result"}),
     "torch function": (lambda w: torch.sigmoid(w), {"SigmoidBackward0.result"}),
@@ -55,6 +62,10 @@ CALLS: dict[str, tuple[Callable[[Tensor], Tensor], set[str]]] = {
     "tuple output": (
         lambda w: (w * 1).max(dim=1).values.sum() + w.exp().sum(),
         {"ExpBackward0.result"},
+    ),
+    "unheard of until it is used": (
+        _unheard,
+        {"SigmoidBackward0.result", "ExpBackward0.result", "MulBackward0.self"},
     ),
     "out of a list": (lambda w: torch.cat([w.tan(), w.sin()]).cos(), {"TanBackward0.result"}),
 }

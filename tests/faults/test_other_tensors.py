@@ -46,11 +46,14 @@ def test_complex_tensors_are_left_alone() -> None:
     assert any("complex64" in row.reason or "no rule" in row.reason for row in stats.sites)
 
 
-def test_sparse_tensors_are_left_alone_and_counted() -> None:
+@pytest.mark.parametrize("buffer", [False, True])
+def test_sparse_tensors_are_left_alone_and_counted(buffer: bool) -> None:
     class Graph(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.lin = nn.Linear(64, 64)
+            if buffer:
+                self.register_buffer("adjacency", adjacency, persistent=False)
 
         def forward(self, x: Tensor) -> Tensor:
             return torch.sparse.mm(adjacency, torch.relu(self.lin(x))).square().mean()

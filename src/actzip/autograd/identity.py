@@ -9,7 +9,7 @@ PyTorch's own version counter, so an in-place edit makes a new tensor of it.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -101,9 +101,10 @@ class Wanted(NamedTuple):
     key: Key
 
     @staticmethod
-    def of(t: Tensor) -> Wanted:
+    def of(t: Tensor, name: int) -> Wanted:
+        """`name`: of t's storage."""
         unit, place = unit_of(t)
-        return Wanted(t, unit, place, key_of(unit))
+        return Wanted(t, unit, place, (name, unit._version, Place.of(unit), unit.dtype))
 
     @property
     def own(self) -> Key:
@@ -111,9 +112,8 @@ class Wanted(NamedTuple):
         return self.key if self.unit is self.tensor else key_of(self.tensor)
 
 
-def cost(t: Tensor) -> int:
-    """Bytes that saving t keeps alive: its storage; of a slice of a constant, the slice."""
-    whole = int(t.untyped_storage().nbytes())
+def cost(t: Tensor, whole: int) -> int:
+    """Bytes that saving t keeps alive: its whole storage; of a slice of a constant, the slice."""
     if t._base is None or t.grad_fn is not None or t._base.grad_fn is not None:
         return whole
     return min(whole, Place.of(t).distinct * t.itemsize)
@@ -126,27 +126,27 @@ class Tally:
         self._storages: dict[int, int] = {}  # bytes counted so far
         self._slices: set[Key] = set()
 
-    def add(self, t: Tensor, key: Key) -> int:
-        """Bytes that t, known by its key, keeps alive and none before it did."""
+    def add(self, t: Tensor, key: Key, whole: int) -> int:
+        """Bytes that t, known by its key, in a storage of `whole` bytes, keeps alive and none
+        before it did."""
         counted = self._storages.get(key[0], 0)
         if key in self._slices:
             return 0
         self._slices.add(key)
-        new = min(cost(t), int(t.untyped_storage().nbytes()) - counted)
+        new = min(cost(t, whole), whole - counted)
         self._storages[key[0]] = counted + new
         return new
 
 
 def is_parameter(t: Tensor) -> bool:
     """Whether t is a parameter, or a view or a cast copy of one, by the graph it came through."""
-    base = t._base
-    if isinstance(t if base is None else base, nn.Parameter):
+    whole = t if t._base is None else t._base
+    if type(whole) is not Tensor and isinstance(whole, nn.Parameter):  # which asks in Python
         return True
-    node = t.grad_fn
-    while node is not None and node.name() in _SAME:
+    node: Any = t.grad_fn
+    while node is not None and type(node).__name__ in _SAME:
         node = node.next_functions[0][0]
-    leaf = getattr(node, "variable", None)
-    return leaf is not None and isinstance(leaf, nn.Parameter)
+    return type(node).__name__ == "AccumulateGrad" and isinstance(node.variable, nn.Parameter)
 
 
 def is_cast(t: Tensor, args: list[Tensor], weights: set[int]) -> bool:

@@ -15,16 +15,20 @@ from torch import nn
 _CALL = nn.Module._call_impl.__code__
 
 
-def _modules(frame: FrameType | None, last: nn.Module | None = None) -> list[nn.Module]:
-    """The modules being called, innermost first, up to `last` if it is among them."""
-    found = []
-    while frame is not None:
-        if frame.f_code is _CALL:
-            module = frame.f_locals["self"]
-            found.append(module)
-            if module is last:
-                break
+def _call(frame: FrameType | None) -> FrameType | None:
+    """The innermost call of a module, from this frame outwards."""
+    while frame is not None and frame.f_code is not _CALL:
         frame = frame.f_back
+    return frame
+
+
+def _modules(frame: FrameType | None) -> list[nn.Module]:
+    """The modules being called, innermost first."""
+    found = []
+    frame = _call(frame)
+    while frame is not None:
+        found.append(frame.f_locals["self"])
+        frame = _call(frame.f_back)
     return found
 
 
@@ -37,15 +41,33 @@ class Paths:
     def __init__(self) -> None:
         self._names: weakref.WeakKeyDictionary[nn.Module, dict[int, str]]
         self._names = weakref.WeakKeyDictionary()
+        self._at = 0  # id of the frame in which a root was met last: where to ask first
 
     def here(self, root: nn.Module | None) -> str | None:
         """The path of the running module, "" for the root; None when the root is not running."""
-        running = _modules(sys._getframe(1), root)
+        frame = _call(sys._getframe(1))
+        if frame is None:
+            return "" if root is None else None
+        module = frame.f_locals["self"]
         if root is None:
-            return self._name(running[-1], running[0]) if running else ""
-        if not running or running[-1] is not root:
+            root = _modules(frame)[-1]
+        elif module is not root and not self._runs(root, frame.f_back):
             return None
-        return self._name(root, running[0])
+        return self._name(root, module)
+
+    def _runs(self, root: nn.Module, frame: FrameType | None) -> bool:
+        """Whether this frame or one outside of it is a call of `root`.
+
+        To ask a frame for its module costs more than to go on to the next.
+        """
+        for hint in (True, False):
+            outer = _call(frame)
+            while outer is not None:
+                if (id(outer) == self._at or not hint) and outer.f_locals["self"] is root:
+                    self._at = id(outer)
+                    return True
+                outer = _call(outer.f_back)
+        return False
 
     def _name(self, root: nn.Module, module: nn.Module) -> str:
         names = self._names.get(root)

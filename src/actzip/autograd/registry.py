@@ -56,30 +56,28 @@ class Registry:
         self._number = -1  # sequence number of the node that is looked at
         self.parts = 1  #: in how many parts its backward reads the tensor
 
-    def count(self, want: Wanted) -> int:
-        """Bytes that saving it keeps alive and no tensor saved before does."""
-        self._pin(want.tensor)
-        return self._raw.add(want.tensor, want.own)
+    def count(self, want: Wanted, storage: torch.UntypedStorage) -> int:
+        """Bytes that saving it keeps alive, in its storage, and no tensor saved before does."""
+        self._pin(storage)
+        return self._raw.add(want.tensor, want.own, storage.nbytes())
 
     def copied(self, number: int, node: Node, args: object) -> None:
         """A clone or cast node was made: what it copied may be stored, or its twins."""
         source = self._copies.made(number, node, args)
         if source is not None:
-            self._pin(source)
+            self._pin(source.untyped_storage())
 
     def returned(self, out: object) -> None:
         for t in tensors_in(out):
-            self._pin(t)
+            self._pin(t.untyped_storage())
             self._copies.returned(t)
         self._copies.close()
 
-    def _pin(self, t: Tensor) -> int:
-        """The storage's name, kept from being used again while this pass lasts."""
-        storage = t.untyped_storage()
+    def _pin(self, storage: torch.UntypedStorage) -> None:
+        """Keep the storage's name from being used again while this pass lasts."""
         name = int(storage._cdata)
         if name not in self._pins:
             self._pins[name] = StorageWeakRef(storage)
-        return name
 
     def store(self, row: Row, rule: Rule | None, node: Node, want: Wanted) -> Reader | None:
         """Keep it for this row's role; None when autograd keeps the tensor as it is."""
@@ -118,7 +116,7 @@ class Registry:
         t, unit, _, key = want
         row.reason = reason
         first = self._kept.setdefault(key[0], row)
-        row.stored_bytes = self._rest.add(t, want.own)
+        row.stored_bytes = self._rest.add(t, want.own, t.untyped_storage().nbytes())
         if not row.stored_bytes:
             row.shared_with = first.name
         self._left.setdefault(key, Left(row, weakref.ref(unit), self._number))

@@ -6,7 +6,7 @@ import weakref
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,13 @@ class Settings:
     paths: Paths
     pool: Pool
     observer: Observer | None = None  #: looks at the backward of this pass
+
+
+class Weights(NamedTuple):
+    """A model's parameters and buffers: which objects, and the names of their storages."""
+
+    objects: set[int]
+    storages: set[int]
 
 
 class Trace:
@@ -74,13 +81,18 @@ class Trace:
             self._registry.settle()
 
     @cached_property
-    def _weights(self) -> set[int]:
-        """Names of the storages that parameters and buffers live in, frozen ones too."""
+    def _weights(self) -> Weights:
+        """The root's parameters and buffers, frozen ones too."""
         root = self.root
         if root is None:
-            return set()
-        held = (*root.parameters(), *root.buffers())
-        return {t.untyped_storage()._cdata for t in held if type(t) in _PLAIN}
+            return Weights(set(), set())
+        objects, storages = set(), set()
+        for t in (*root.parameters(), *root.buffers()):
+            storage = _storage(t) if type(t) in _PLAIN else None
+            if storage is not None:
+                objects.add(id(t))
+                storages.add(storage._cdata)
+        return Weights(objects, storages)
 
     def visit(self, node: Any, number: int, args: object, kwargs: object) -> None:
         """Look at the saved tensors of a node that an op with these arguments just made."""
@@ -116,25 +128,21 @@ class Trace:
     def _look(self, node: Any, slot: str, rule: Rule | None, raw: Any) -> None:
         """Most tensors are small or weights: leave them early and cheaply."""
         t = raw.data
-        if t is None:
+        if t is None or id(t) in self._weights.objects:
             return
-        if type(t) not in _PLAIN:
-            self._skip(raw, t)
-            return
-        try:
-            storage = t.untyped_storage()
-        except RuntimeError:  # sparse, or wrapped by torch.func: there is no storage to ask
+        storage = _storage(t) if type(t) in _PLAIN else None
+        if storage is None:
             self._skip(raw, t)
             return
         nbytes = storage.nbytes()
         if nbytes < self._settings.min_bytes:
             self._small[storage._cdata] = nbytes
-        elif self._running and storage._cdata not in self._weights and not is_parameter(t):
+        elif self._running and storage._cdata not in self._weights.storages and not is_parameter(t):
             graded = torch.is_grad_enabled()
             with torch._C.DisableTorchFunction():
                 torch._C._set_grad_enabled(False)  # no_grad() would do it in eight calls
                 try:
-                    self._keep(node, slot, rule, raw, t)
+                    self._keep(node, slot, rule, raw, t, storage)
                 finally:
                     torch._C._set_grad_enabled(graded)
 
@@ -151,7 +159,15 @@ class Trace:
             why = f"{type(t).__name__} of layout {t.layout} is left alone"
         self._unseen[why] += 1
 
-    def _keep(self, node: Any, slot: str, rule: Rule | None, raw: Any, t: Tensor) -> None:
+    def _keep(
+        self,
+        node: Any,
+        slot: str,
+        rule: Rule | None,
+        raw: Any,
+        t: Tensor,
+        storage: torch.UntypedStorage,
+    ) -> None:
         odd = t.is_neg() or t.is_conj() or t.device.type == "meta"
         if odd or raw.unpack_hook is not None or not _is_current(node, slot):
             self._skip(raw, t)
@@ -161,15 +177,16 @@ class Trace:
             # The model is not running: an interrupt ended its forward without telling anyone.
             self._running = False
             return
-        if t.grad_fn is None and is_cast(t, tensors_in(self._args), self._weights):
+        if t.grad_fn is None and is_cast(t, tensors_in(self._args), self._weights.storages):
             return
         name = type(node).__name__
         if rule is None:
             self._unknown[name] += 1
         else:
             rule = rule.at(node)
-        want = Wanted.of(t)
-        row = self._row(path, name, slot, rule.role if rule else Role.EXACT, want)
+        want = Wanted.of(t, storage._cdata)
+        raw_bytes = self._registry.count(want, storage)
+        row = self._row(path, name, slot, rule.role if rule else Role.EXACT, raw_bytes)
         reader = self._registry.store(row, rule, node, want)
         if reader is not None:
             parts = self._registry.parts
@@ -179,11 +196,11 @@ class Trace:
                 reader.name = row.name
                 self._readers[slot] = reader
 
-    def _row(self, path: str, node: str, slot: str, role: Role, want: Wanted) -> Row:
+    def _row(self, path: str, node: str, slot: str, role: Role, raw_bytes: int) -> Row:
         where = (path, node, slot)
         occurrence = self._occurrences.get(where, 0)
         self._occurrences[where] = occurrence + 1
-        row = Row(site(path, node, slot, occurrence, role), self._registry.count(want))
+        row = Row(site(path, node, slot, occurrence, role), raw_bytes)
         self._rows.append(row)
         return row
 
@@ -204,7 +221,8 @@ class Trace:
 
     def stats(self) -> Stats:
         """What became of every saved tensor so far."""
-        small = sum(n for name, n in self._small.items() if name not in self._weights)
+        weights = self._weights.storages
+        small = sum(n for name, n in self._small.items() if name not in weights)
         return Stats(
             raw_bytes=sum(row.raw_bytes for row in self._rows) + small,
             stored_bytes=sum(row.stored_bytes for row in self._rows) + small,
@@ -216,6 +234,14 @@ class Trace:
             buffer_bytes=self._settings.pool.buffers.nbytes,
             backend=kernels.backend_name(),
         )
+
+
+def _storage(t: Tensor) -> torch.UntypedStorage | None:
+    """None for a tensor that has none to ask for: sparse, or wrapped by torch.func."""
+    try:
+        return t.untyped_storage()
+    except RuntimeError:
+        return None
 
 
 def _is_current(node: Any, slot: str) -> bool:

@@ -38,7 +38,8 @@ class Watcher(TorchFunctionMode):
     """Active during one forward pass, in one thread; hands each new node to the trace once.
 
     Nodes are told apart by their sequence numbers: those from before the pass began belong to
-    somebody else (another model's graph, a hidden state kept from the last step).
+    somebody else (another model's graph, a hidden state kept from the last step). All numbers up
+    to `_last` were seen.
 
     Without a root module nobody says when a forward pass ends, so a backward pass ends it, and
     the next op begins a new one: a whole training loop may run inside one `with`.
@@ -52,7 +53,7 @@ class Watcher(TorchFunctionMode):
 
     def _open(self) -> None:
         self.trace = self._begin()
-        self._first = _sequence_now()
+        self._first = self._last = _sequence_now()
         self._seen = {_LEAF}
 
     def _close(self) -> None:
@@ -91,6 +92,12 @@ class Watcher(TorchFunctionMode):
         if torch._C._get_tracing_state() is not None:
             return  # torch.jit.trace would record what we do
         seen, first = self._seen, self._first
+        number = node._sequence_nr()
+        if number == self._last + 1:  # numbers are given in turn: no other is new
+            seen.add(number)
+            self._last = number
+            self.trace.visit(node, number, args, kwargs)
+            return
         found = []
         stack = [node]
         while stack:
@@ -105,6 +112,8 @@ class Watcher(TorchFunctionMode):
                     stack.append(parent)
         if len(found) > 1:
             found.sort(key=_number)  # in the order in which the ops ran
+        while self._last + 1 in seen:
+            self._last += 1
         for number, node in found:
             self.trace.visit(node, number, args, kwargs)
 

@@ -176,7 +176,9 @@ class Codec(ABC):
 
     def _dense(self, x: Tensor) -> Tensor:
         """x's elements, each once, in the order in which they are coded."""
-        x = _unexpand(x.resolve_conj().resolve_neg())
+        if x.is_conj() or x.is_neg():
+            x = x.resolve_conj().resolve_neg()
+        x = _unexpand(x)
         view = self._view(x)
         view = self._view(x.contiguous()) if view is None else view
         assert view is not None, "a contiguous tensor has a view in every order"
@@ -264,6 +266,12 @@ def _dense_view(x: Tensor, *, logical: bool, leading: int = 0) -> Tensor | None:
         return None
     order = _memory_order(x.shape, x.stride(), leading)
     return None if order is None else x.permute(order)
+
+
+def as_it_lies(x: Tensor) -> Tensor | None:
+    """x itself, for a kernel that reads memory from end to end, or None when x is not dense."""
+    dense = x.is_contiguous() or _memory_order(x.shape, x.stride(), 0) is not None
+    return x if dense else None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from actzip import kernels
 from actzip.codecs import prediction
-from actzip.codecs.base import Allocate, Codec, Payload, fresh, register
+from actzip.codecs.base import Allocate, Codec, Payload, as_it_lies, fresh, register
 from actzip.codecs.squeeze import squeeze, unsqueeze
 from actzip.kernels.layout import ROUNDING, GroupLayout
 
@@ -108,6 +108,9 @@ class Group(Codec):
     def _leading(self) -> int:
         """Bits per sample need the samples one after the other; channels_last has them so."""
         return int(isinstance(self.bits, tuple))
+
+    def _view(self, x: Tensor) -> Tensor | None:
+        return super()._view(x) if isinstance(self.bits, tuple) else as_it_lies(x)
 
     def _layout(self, x: Tensor) -> GroupLayout:
         if not isinstance(self.bits, tuple):

@@ -8,6 +8,7 @@ one goes where the last one was, once nobody holds it.
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from typing import Any
@@ -95,8 +96,7 @@ class Buffers:
         device: torch.device,
     ) -> Tensor:
         """Like torch.empty_strided, in memory used before if there is some."""
-        last = sum((n - 1) * s for n, s in zip(size, stride, strict=True))
-        nbytes = 0 if 0 in size else (last + 1) * dtype.itemsize
+        nbytes = _reach(size, stride) * dtype.itemsize
         if device.type != "cpu" or nbytes < SMALLEST_BUFFER:
             return torch.empty_strided(size, stride, dtype=dtype, device=device)
         with self._lock:  # until the tensor holds the memory: it counts as idle before
@@ -104,6 +104,8 @@ class Buffers:
             return torch.frombuffer(memory, dtype=dtype, count=count).as_strided_(size, stride)
 
     def _take(self, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        if len(self._held) == 1 and self._is_idle(0) and self._held[0].nbytes >= nbytes:
+            return self._held[0]  # nearly always
         idle = [i for i in range(len(self._held)) if self._is_idle(i)]
         best = max(idle, key=lambda i: self._held[i].nbytes, default=None)
         if best is not None and self._held[best].nbytes >= nbytes:
@@ -140,6 +142,12 @@ class Buffers:
     def nbytes(self) -> int:
         """Bytes of the buffers held at this moment."""
         return sum(array.nbytes for array in list(self._held))
+
+
+@functools.lru_cache(maxsize=1024)
+def _reach(size: tuple[int, ...], stride: tuple[int, ...]) -> int:
+    """From the first to the last element of memory that is used."""
+    return 0 if 0 in size else 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
 
 
 def _references() -> int:

@@ -32,8 +32,9 @@ def real_type(dtype: torch.dtype) -> torch.dtype:
 
 
 def encode(x: Tensor, layout: GroupLayout, seed: int, data: Tensor) -> int:
-    """Metadata and codes of a contiguous tensor into `data`; returns the elements in raw groups.
+    """Metadata and codes of a dense tensor into `data`; returns the elements in raw groups.
 
+    Elements are taken as they lie in memory, here and below, whatever the order of dimensions.
     When that is not zero, `store_raw` must follow with a larger `data`.
     """
     if layout.n == 0 or layout.samples == 0:
@@ -57,11 +58,11 @@ def store_raw(x: Tensor, layout: GroupLayout, data: Tensor) -> None:
     """The raw groups of x behind the codes; `data` holds what `encode` wrote."""
     base = layout.offsets[-1]
     raw = per_element(load(data, layout).raw, layout)
-    data[base:] = x.view(layout.samples, layout.n)[raw].view(torch.uint8)
+    data[base:] = _rows(x, layout)[raw].view(torch.uint8)
 
 
 def decode(data: Tensor, layout: GroupLayout, seed: int, out: Tensor) -> None:
-    out = out.view(-1)
+    out = _as_it_lies(out)
     real = decode_real(data, layout, seed, out.element_size())
     if layout.dtype == torch.float16:
         real = real.clamp(-65504.0, 65504.0)  # half a step beyond the range must not be infinity
@@ -97,7 +98,7 @@ def nonzero(data: Tensor, layout: GroupLayout, out: Tensor) -> None:
     if data.numel() < layout.offsets[-1]:
         raise DamagedError(f"group codes need {layout.offsets[-1]} bytes, got {data.numel()}")
     if out.numel():
-        out.view(-1).copy_(codes_of(data, layout).flatten() > 0)
+        _as_it_lies(out).copy_(codes_of(data, layout).flatten() > 0)
 
 
 def codes_of(data: Tensor, layout: GroupLayout) -> Tensor:
@@ -106,9 +107,17 @@ def codes_of(data: Tensor, layout: GroupLayout) -> Tensor:
     return torch.stack([planes.unpack(data[a:b], layout.n, bits) for a, b, bits in spans])
 
 
+def _as_it_lies(x: Tensor) -> Tensor:
+    return x.as_strided((x.numel(),), (1,))
+
+
+def _rows(x: Tensor, layout: GroupLayout) -> Tensor:
+    return _as_it_lies(x).view(layout.samples, layout.n)
+
+
 def _groups(x: Tensor, layout: GroupLayout) -> Tensor:
     """(samples, groups, group) in the computing type, the last group padded with zeros."""
-    rows = x.view(layout.samples, layout.n).to(real_type(x.dtype))
+    rows = _rows(x, layout).to(real_type(x.dtype))
     missing = layout.groups * layout.group - layout.n
     padded = torch.nn.functional.pad(rows, (0, missing)) if missing else rows
     return padded.view(layout.samples, layout.groups, layout.group)
