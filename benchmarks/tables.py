@@ -127,6 +127,23 @@ def step() -> str:
     return markdown(header, rows)
 
 
+def heap() -> str:
+    """A step's time and memory by malloc's thresholds."""
+    runs = load("heap")["results"]
+    plain = runs[0]
+    rows = [
+        [
+            r["variant"],
+            *(["as it is"] * 2 if r["thresholds_mib"] is None else map(str, r["thresholds_mib"])),
+            f"{r['seconds'] / plain['seconds']:.2f}×",
+            f"{size(r['resident_peak'])} ({plain['resident_peak'] / r['resident_peak']:.2f}×)",
+        ]
+        for r in runs
+    ]
+    thresholds = ["MMAP_THRESHOLD, MiB", "TRIM_THRESHOLD, MiB"]
+    return markdown(["variant", *thresholds, "step time", "resident peak"], rows)
+
+
 def codecs() -> str:
     """Speed of each codec against copy_ of the same tensor."""
     rows = [
@@ -251,6 +268,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "bounded_all": lambda: bounded(()),
     "search": search,
     "step": step,
+    "heap": heap,
     "codecs": codecs,
     "overhead": overhead,
 }

@@ -1,0 +1,64 @@
+"""What malloc's two thresholds do to a step's time and to resident memory.
+
+    python benchmarks/heap.py       # ResNet-50 in channels_last, batch 16: four minutes
+
+Below the first, freed memory stays in the heap; above the second, the heap's free end goes back to
+the system. What went back costs page faults when it is asked for again, what stayed is resident. By
+itself malloc moves both with what a program frees. Each setting runs in a fresh process; writes
+results/heap.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from actzip.memory.measure import call_fresh, size
+from step import WARMUP, Job, as_it_is, settings
+
+#: thresholds in MiB; None: as it is
+SETTINGS = (None, (8, 64), (16, 64), (32, 64), (64, 64), (64, 128))
+
+
+def environment(thresholds: tuple[int, int] | None) -> dict[str, str]:
+    names = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+    return (
+        {}
+        if thresholds is None
+        else {name: str(each << 20) for name, each in zip(names, thresholds, strict=True)}
+    )
+
+
+def main() -> None:
+    results = []
+    cases = [("plain", None), *(("group2", each) for each in SETTINGS)]
+    for variant, thresholds in cases:
+        job = Job("resnet50_cl", variant, 16, 6, torch.get_num_threads(), False, WARMUP, 1)
+        given = environment(thresholds)
+        os.environ.update(given)
+        try:
+            got = call_fresh(as_it_is, job)
+        finally:
+            for name in given:
+                del os.environ[name]
+        result = {
+            "variant": variant,
+            "thresholds_mib": thresholds,
+            "seconds": got["as_it_is_seconds"],
+            "resident_peak": got["resident_peak"],
+        }
+        results.append(result)
+        where = "as it is" if thresholds is None else "{} and {} MiB".format(*thresholds)
+        took = f"{result['seconds']:.3f} s, {size(result['resident_peak'])}"
+        Console().print(f"{variant}, malloc {where}: {took}")
+    said = {k: v for k, v in settings(job).items() if k != "malloc"}
+    text = json.dumps({"settings": {**said, "batch": job.batch}, "results": results}, indent=1)
+    (Path(__file__).parent / "results" / "heap.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
