@@ -11,26 +11,23 @@ results/heap.json.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import torch
 from rich.console import Console
 
-from actzip.memory.measure import call_fresh, size
-from step import WARMUP, Job, as_it_is, settings
+from actzip.memory.measure import size
+from step import WARMUP, Job, as_it_is, call_with, settings
 
 #: thresholds in MiB; None: as it is
 SETTINGS = (None, (8, 64), (16, 64), (32, 64), (64, 64), (64, 128))
 
 
 def environment(thresholds: tuple[int, int] | None) -> dict[str, str]:
+    if thresholds is None:
+        return {}
     names = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
-    return (
-        {}
-        if thresholds is None
-        else {name: str(each << 20) for name, each in zip(names, thresholds, strict=True)}
-    )
+    return {name: str(each << 20) for name, each in zip(names, thresholds, strict=True)}
 
 
 def main() -> None:
@@ -38,13 +35,7 @@ def main() -> None:
     cases = [("plain", None), *(("group2", each) for each in SETTINGS)]
     for variant, thresholds in cases:
         job = Job("resnet50_cl", variant, 16, 6, torch.get_num_threads(), False, WARMUP, 1)
-        given = environment(thresholds)
-        os.environ.update(given)
-        try:
-            got = call_fresh(as_it_is, job)
-        finally:
-            for name in given:
-                del os.environ[name]
+        got = call_with(environment(thresholds), as_it_is, job)
         result = {
             "variant": variant,
             "thresholds_mib": thresholds,

@@ -19,6 +19,7 @@ import platform
 import statistics
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -215,15 +216,20 @@ def as_it_is(job: Job) -> dict[str, Any]:
     }
 
 
+def call_with(environment: dict[str, str], function: Callable[[Job], Any], job: Job) -> Any:
+    """Call it in a fresh process that starts with these variables as well."""
+    os.environ.update(environment)
+    try:
+        return call_fresh(function, job)
+    finally:
+        for name in environment:
+            del os.environ[name]
+
+
 def both(job: Job) -> Outcome:
     """Times in a process whose malloc keeps memory; in one with malloc as it is resident bytes, and
     times once more."""
-    os.environ.update(KEEPING)
-    try:
-        timed: Outcome = call_fresh(run, job)
-    finally:
-        for name in KEEPING:
-            del os.environ[name]
+    timed: Outcome = call_with(KEEPING, run, job)
     return replace(timed, **call_fresh(as_it_is, job))
 
 

@@ -22,7 +22,8 @@ from actzip.autograd.slots.noise import noise
 from actzip.autograd.slots.windows import integers
 from actzip.autograd.waiting import Waiting
 from actzip.codecs import BitMask
-from actzip.codecs.base import Codec, Payload, overlaps
+from actzip.codecs.base import Codec, Payload
+from actzip.codecs.order import overlaps
 from actzip.methods.base import STRENGTH, Policy, Role
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)

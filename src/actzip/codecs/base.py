@@ -22,17 +22,17 @@ implement `_encode` and `_decode` on a dense tensor.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
 
+from actzip.codecs.order import dense_view, overlaps, row_major, unexpand
 from actzip.kernels.errors import DamagedError
 
 #: Version of the payload format; it changes when the meaning of any stored byte changes.
@@ -113,7 +113,7 @@ class Codec(ABC):
         if x.requires_grad and torch.is_grad_enabled():
             x = x.detach()
         data = self._encode(self._dense(x), seed, allocate)
-        stride = tuple(x.stride()) if not overlaps(x) else _row_major(x.shape)
+        stride = tuple(x.stride()) if not overlaps(x) else row_major(x.shape)
         return Payload(self, tuple(x.shape), stride, x.dtype, seed & _SEED_BITS, data)
 
     def decode(self, payload: Payload, out: Tensor | None = None) -> Tensor:
@@ -127,7 +127,7 @@ class Codec(ABC):
         if tuple(out.stride()) != payload.stride:
             # elements are stored in the order of the original's memory, not of this one's
             return out.copy_(self._write(payload, None, fill))
-        target = _unexpand(out)
+        target = unexpand(out)
         dense = self._view(target)
         try:
             if dense is not None:
@@ -172,13 +172,13 @@ class Codec(ABC):
     def _view(self, x: Tensor) -> Tensor | None:
         """A contiguous view of x's elements in the order in which they are coded, or None; shape
         and strides alone decide which, and a contiguous x has one."""
-        return _dense_view(x, logical=self._logical(), leading=self._leading())
+        return dense_view(x, logical=self._logical(), leading=self._leading())
 
     def _dense(self, x: Tensor) -> Tensor:
         """x's elements, each once, in the order in which they are coded."""
         if x.is_conj() or x.is_neg():
             x = x.resolve_conj().resolve_neg()
-        x = _unexpand(x)
+        x = unexpand(x)
         view = self._view(x)
         view = self._view(x.contiguous()) if view is None else view
         assert view is not None, "a contiguous tensor has a view in every order"
@@ -218,89 +218,6 @@ class Codec(ABC):
             raise ValueError(
                 f"out must be {want[0]} {want[1]} on {want[2]}, got {got[0]} {got[1]} on {got[2]}"
             )
-
-
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    sizes = [max(1, size) for size in shape]
-    return tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
-
-
-def overlaps(x: Tensor) -> bool:
-    """True when elements share memory other than by expansion (unfold, as_strided).
-
-    Such elements are encoded one by one and cannot be written back into shared memory.
-    """
-    return not x.is_contiguous() and _overlap(x.shape, x.stride())
-
-
-@functools.lru_cache(maxsize=1024)
-def _overlap(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    reach = 0
-    for stride, size in sorted(zip(strides, shape, strict=True)):
-        if size > 1 and stride > 0:
-            if stride <= reach:
-                return True
-            reach += stride * (size - 1)
-    return False
-
-
-def _unexpand(x: Tensor) -> Tensor:
-    """x with its expanded (stride 0) dimensions cut to one element: each value once."""
-    if 0 not in x.stride():
-        return x
-    for dim, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
-        if stride == 0 and size > 1:
-            x = x.narrow(dim, 0, 1)
-    return x
-
-
-def _dense_view(x: Tensor, *, logical: bool, leading: int = 0) -> Tensor | None:
-    """A contiguous view of x's elements, or None when x is not dense in memory.
-
-    In logical order the shape is kept; otherwise dimensions go from the largest stride to
-    the smallest, so that every permutation of a contiguous tensor is a view.
-    """
-    if x.is_contiguous():
-        return x
-    if logical:
-        return None
-    order = _memory_order(x.shape, x.stride(), leading)
-    return None if order is None else x.permute(order)
-
-
-def as_it_lies(x: Tensor) -> Tensor | None:
-    """x itself, for a kernel that reads memory from end to end, or None when x is not dense."""
-    dense = x.is_contiguous() or _memory_order(x.shape, x.stride(), 0) is not None
-    return x if dense else None
-
-
-@functools.lru_cache(maxsize=1024)
-def _memory_order(
-    shape: tuple[int, ...], strides: tuple[int, ...], leading: int
-) -> tuple[int, ...] | None:
-    """Dimensions from the largest stride to the smallest, behind the leading ones; None when the
-    elements do not fill their memory in this order."""
-    kept = range(min(leading, len(shape)))
-    rest = range(len(kept), len(shape))
-    order = (*kept, *sorted(rest, key=lambda d: (strides[d], shape[d]), reverse=True))
-    expected = 1
-    for d in reversed(order):
-        if shape[d] != 1 and strides[d] != expected:
-            return None
-        expected *= shape[d]
-    return order
-
-
-def _dense(x: Tensor, *, logical: bool, leading: int = 0) -> Tensor:
-    x = _unexpand(x.resolve_conj().resolve_neg())
-    view = _dense_view(x, logical=logical, leading=leading)
-    return x.contiguous() if view is None else view
-
-
-def by_sample(x: Tensor) -> Tensor:
-    """x's elements, a row per sample (first dimension), in memory order where it has them so."""
-    rows = _dense(x.detach(), logical=False, leading=1)
-    return rows.reshape(rows.shape[0] if rows.dim() > 1 else 1, -1)
 
 
 _C = TypeVar("_C", bound=type[Codec])

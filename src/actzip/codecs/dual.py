@@ -9,7 +9,8 @@ from torch import Tensor
 
 from actzip import kernels
 from actzip.codecs import prediction
-from actzip.codecs.base import Allocate, Codec, Payload, _unexpand, register
+from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip.codecs.order import unexpand
 from actzip.kernels.dual_layout import Axis, DualLayout
 from actzip.kernels.layout import ROUNDING, GroupLayout
 
@@ -133,7 +134,7 @@ class Dual(Codec):
 
     def _one_by_one(self, x: Tensor) -> tuple[Tensor, DualLayout]:
         """x with its maps innermost, and the layout of them: errors do not depend on the order."""
-        x = _unexpand(x.detach())
+        x = unexpand(x.detach())
         axes = self._axes(x)
         maps = x.movedim(axes, tuple(range(-len(axes), 0)))
         sizes = [1] * (3 - len(axes)) + list(maps.shape[-len(axes) :])

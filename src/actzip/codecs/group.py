@@ -10,7 +10,8 @@ from torch import Tensor
 
 from actzip import kernels
 from actzip.codecs import prediction
-from actzip.codecs.base import Allocate, Codec, Payload, as_it_lies, fresh, register
+from actzip.codecs.base import Allocate, Codec, Payload, fresh, register
+from actzip.codecs.order import as_it_lies, dense
 from actzip.codecs.squeeze import squeeze, unsqueeze
 from actzip.kernels.layout import ROUNDING, GroupLayout
 
@@ -99,8 +100,8 @@ class Group(Codec):
 
     def variance(self, x: Tensor) -> float:
         """Predicted mean squared error: step²/12; for "stochastic" step²·p(1-p), p the fraction."""
-        dense = prediction.dense(x, self.logical, self._leading())
-        return prediction.group_variance(dense.view(-1), self._layout(dense))
+        seen = dense(x, logical=self.logical, leading=self._leading())
+        return prediction.group_variance(seen.view(-1), self._layout(seen))
 
     def _bounds(self, dense: Tensor) -> Tensor:
         return prediction.group_bounds(dense.view(-1), self._layout(dense))

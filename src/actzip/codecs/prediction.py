@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from actzip.codecs.base import _dense, _dense_view, _unexpand, overlaps
+from actzip.codecs.order import dense, dense_view, overlaps, unexpand
 from actzip.kernels.dual_layout import DualLayout
 from actzip.kernels.layout import ROUNDING, GroupLayout
 from actzip.kernels.reference import dual, group
@@ -18,22 +18,17 @@ from actzip.kernels.reference.metadata import REAL
 _SLACK = 2.0**-12
 
 
-def dense(x: Tensor, logical: bool, leading: int = 0) -> Tensor:
-    """The elements in the order in which a codec sees them."""
-    return _dense(x.detach(), logical=logical, leading=leading)
-
-
 def placed(
     x: Tensor, logical: bool, values: Callable[[Tensor], Tensor], leading: int = 0
 ) -> Tensor:
     """values(elements in the codec's order), put back to where the elements are in x."""
-    seen = dense(x, logical, leading)
+    seen = dense(x, logical=logical, leading=leading)
     result = values(seen).view(seen.shape)
     if overlaps(x):
         return result.view(x.shape)
     out = torch.empty_strided(x.shape, x.stride(), dtype=result.dtype, device=x.device)
-    target = _unexpand(out)
-    view = _dense_view(target, logical=logical, leading=leading)
+    target = unexpand(out)
+    view = dense_view(target, logical=logical, leading=leading)
     (target if view is None else view).copy_(result)
     return out
 

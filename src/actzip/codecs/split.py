@@ -10,7 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from actzip.codecs.base import Allocate, Codec, Payload, PayloadError, fresh, overlaps, register
+from actzip.codecs.base import Allocate, Codec, Payload, PayloadError, fresh, register
+from actzip.codecs.order import overlaps
 
 _ALIGN = 16  #: bytes: what `Allocate` promises the parts' kernels
 _SEEDS = (1 << 64) - 1

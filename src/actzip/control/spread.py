@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from actzip.codecs.base import by_sample
+from actzip.codecs.order import by_sample
 from actzip.control import allocate
 from actzip.control.statistics import Reading
 

@@ -34,8 +34,8 @@ def real_type(dtype: torch.dtype) -> torch.dtype:
 def encode(x: Tensor, layout: GroupLayout, seed: int, data: Tensor) -> int:
     """Metadata and codes of a dense tensor into `data`; returns the elements in raw groups.
 
-    Elements are taken as they lie in memory, here and below, whatever the order of dimensions.
-    When that is not zero, `store_raw` must follow with a larger `data`.
+    When that is not zero, `store_raw` must follow with a larger `data`. Elements are taken as they
+    lie in memory, here and below, whatever the order of dimensions.
     """
     if layout.n == 0 or layout.samples == 0:
         return 0

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from actzip.codecs.base import _dense_view, overlaps
+from actzip.codecs.order import as_it_lies, dense_view, overlaps
 
 
 def some_tensor(rng: random.Random) -> Tensor:
@@ -33,7 +33,7 @@ def test_a_view_in_memory_order_is_given_exactly_when_there_is_one(leading: int)
         first = list(range(min(leading, x.dim())))
         rest = sorted(range(len(first), x.dim()), key=lambda d: (x.stride(d), x.size(d)))
         in_order = x.permute(*first, *reversed(rest))
-        view = _dense_view(x, logical=False, leading=leading)
+        view = dense_view(x, logical=False, leading=leading)
         if x.is_contiguous():
             assert view is x
         elif in_order.is_contiguous():
@@ -45,6 +45,14 @@ def test_a_view_in_memory_order_is_given_exactly_when_there_is_one(leading: int)
             assert view is None
         found.add((x.is_contiguous(), view is None))
     assert len(found) == 3, "not every case came up"
+
+
+def test_a_tensor_is_taken_as_it_lies_when_it_fills_its_memory() -> None:
+    rng = random.Random(0)
+    for _ in range(1000):
+        x = some_tensor(rng)
+        dense = dense_view(x, logical=False) is not None
+        assert as_it_lies(x) is (x if dense else None)
 
 
 def test_only_elements_that_share_memory_overlap() -> None:
