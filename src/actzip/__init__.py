@@ -6,12 +6,13 @@ _heap.ask_for_huge_pages()  # before anything makes a tensor
 
 # ruff: noqa: E402
 from actzip import codecs, memory
-from actzip.api import ActzipWarning, Session, compress
+from actzip.api import Session, compress
 from actzip.autograd.ledger import Stats
 from actzip.autograd.slots import register as register_slot
 from actzip.growth import Growth, grow_batch
 from actzip.memory.measure import measure
 from actzip.methods import ACGC, ActNN, Comet, Division, Fixed, Lossless, Method
+from actzip.warning import ActzipWarning
 
 __version__ = "0.1.0"
 

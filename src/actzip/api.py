@@ -16,6 +16,7 @@ from torch import nn
 
 from actzip import methods, noise, report
 from actzip.autograd.attachment import Attachment, drop, push
+from actzip.autograd.failures import Failures
 from actzip.autograd.ledger import Stats
 from actzip.autograd.observe import Observer
 from actzip.autograd.paths import Paths
@@ -27,12 +28,10 @@ from actzip.control.statistics import Statistics, sample_indices
 from actzip.memory.heap import give_back
 from actzip.methods.base import Method
 from actzip.noise import NoiseReport
+from actzip.warning import ActzipWarning
 
 _STATE = 2  # version of Session.state_dict()
-
-
-class ActzipWarning(UserWarning):
-    """Something a user of actzip would want to know, once."""
+_TURN = 0x632BE59BD9B4E019  # keeps the seeds of a step's parts apart
 
 
 def compress(
@@ -43,6 +42,7 @@ def compress(
     min_bytes: int = 4096,
     seed: int = 0,
     guard: bool = False,
+    eval_mode: bool = False,
     **options: Any,
 ) -> Session:
     """Keep the tensors that autograd saves in compressed form.
@@ -55,6 +55,7 @@ def compress(
     min_bytes  tensors in smaller storages are left alone
     seed       of the rounding; PyTorch's random streams are never touched
     guard      raise precision, with a warning, when gradients or losses leave their band
+    eval_mode  compress passes with gradients in eval mode too (fine-tuning with frozen BatchNorm)
     """
     if model is not None and not isinstance(model, nn.Module):
         raise TypeError(
@@ -73,7 +74,7 @@ def compress(
         )
     chosen = methods.resolve(method, options)
     chosen = methods.Guarded(chosen) if guard else chosen
-    return Session(model, chosen, optimizer, min_bytes, seed)
+    return Session(model, chosen, optimizer, min_bytes, seed, eval_mode)
 
 
 class Session:
@@ -86,6 +87,7 @@ class Session:
         optimizer: torch.optim.Optimizer | None,
         min_bytes: int,
         seed: int,
+        eval_mode: bool = False,
     ):
         self.method = method
         self.optimizer = optimizer
@@ -98,14 +100,19 @@ class Session:
         self._statistics = Statistics(self._policy.history)
         self._indices: torch.Tensor | None = None
         self._learns = True
+        self._looks = False  # whether this step is looked at
         self._looked = False  # whether the last pass was looked at
+        self._ran: list[int] = []  # ids of the modules that were called in this step
         self._paths = Paths()
         self._pool = Pool()
         self._last: Trace | None = None
         self._lock = threading.Lock()
         self._warned = False
+        self._failures = Failures()
         self._around = threading.local()
-        self._attachment = None if model is None else Attachment(model, self._watch)
+        self._attachment = (
+            None if model is None else Attachment(model, self._watch, self._failures, eval_mode)
+        )
 
     # -- numbers ---------------------------------------------------------------------------
 
@@ -272,20 +279,46 @@ class Session:
     def _watch(self, module: nn.Module) -> Watcher:
         return Watcher(lambda: self._begin(module), self._finished)
 
-    def _begin(self, root: nn.Module | None) -> Trace:
+    def _begin(self, running: nn.Module | None) -> Trace:
+        """A pass of the model begins, or of a part of it that is called without the model.
+
+        Parts that are called in turn, an encoder and then a decoder, make one step.
+        """
+        root = None if self._model is None else self._model()
         with self._lock:
-            step, self.step = self.step, self.step + 1
-            self._statistics.indices, self._indices = self._indices, None
-            self._statistics.together = is_together(root)
-            learns = self._learns and self._policy.begin(step, self._statistics)
+            if not self._ran or id(running) in self._ran:
+                self.step += 1
+                self._ran = []
+                self._statistics.indices, self._indices = self._indices, None
+                self._statistics.together = is_together(root)
+                self._looks = self._learns and self._learn(self.step - 1)
+            self._ran.append(id(running))
+            step, learns, turn = self.step - 1, self._looks, len(self._ran) - 1
         self._tell()
         if self._looked or learns:  # what a look takes for a moment would come on top, and stay
             give_back()
         self._looked = learns
-        seed = (self.seed << 32) + step
+        seed = (self.seed << 32) + step + turn * _TURN
         observer = Observer(self._statistics, step) if learns else None
-        settings = Settings(self._policy, self.min_bytes, seed, self._paths, self._pool, observer)
-        return Trace(settings, root)
+        settings = Settings(
+            policy=self._policy,
+            min_bytes=self.min_bytes,
+            seed=seed,
+            paths=self._paths,
+            pool=self._pool,
+            failures=self._failures,
+            observer=observer,
+        )
+        return Trace(settings, root, running)
+
+    def _learn(self, step: int) -> bool:
+        """Whether the method wants to look at this pass's backward."""
+        try:
+            return self._policy.begin(step, self._statistics)
+        except Exception as error:  # precision stays as it was
+            if not self._failures.contain(error):
+                raise
+            return False
 
     def _tell(self) -> None:
         for message in self._policy.messages():

@@ -82,7 +82,8 @@ def test_nothing_happens_without_gradients(guard: type) -> None:
         with pytest.raises(RuntimeError, match="no forward pass has finished yet"):
             session.stats()
         model.eval()
-        model(x)
+        with guard():
+            model(x)
         assert session.step == 0
         model.train()
         model(x)

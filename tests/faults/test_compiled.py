@@ -73,3 +73,99 @@ def test_a_compiled_model_as_a_whole_warns_that_nothing_can_be_seen() -> None:
     ):
         ours = gradients(compiled, lambda m: m(x).sum())
     assert_equal({n.removeprefix("_orig_mod."): g for n, g in ours.items()}, expected)
+
+
+def _whole(model: nn.Module, how: str, fullgraph: bool) -> nn.Module:
+    """A model that is compressed and compiled, in either order."""
+    options = {"backend": "aot_eager", "fullgraph": fullgraph}
+    if how == "compress, compile":
+        actzip.compress(model, min_bytes=0)
+        return torch.compile(model, **options)  # type: ignore[no-any-return, call-overload]
+    if how == "compile, compress":
+        compiled = torch.compile(model, **options)  # type: ignore[call-overload]
+        actzip.compress(model, min_bytes=0)
+        return compiled  # type: ignore[no-any-return]
+    if how == "compress, compile in place":
+        actzip.compress(model, min_bytes=0)
+    model.compile(**options)
+    if how == "compile in place, compress":
+        actzip.compress(model, min_bytes=0)
+    return model
+
+
+ORDERS = (
+    "compress, compile",
+    "compile, compress",
+    "compress, compile in place",
+    "compile in place, compress",
+)
+
+
+@pytest.mark.filterwarnings("ignore::actzip.ActzipWarning")
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("how", ORDERS)
+def test_compress_and_compile_in_either_order_run_as_one_graph(how: str, fullgraph: bool) -> None:
+    counters = torch._dynamo.utils.counters
+    torch._dynamo.reset()
+    counters.clear()
+    model, x = _block(), torch.randn(64, 64)
+    expected = gradients(copy.deepcopy(model), lambda m: m(x).sum())
+    compiled = _whole(model, how, fullgraph)
+    for _ in range(3):
+        ours = gradients(compiled, lambda m: m(x).sum())
+    assert_equal({n.removeprefix("_orig_mod."): g for n, g in ours.items()}, expected)
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]
+
+
+@pytest.mark.filterwarnings("ignore::actzip.ActzipWarning")
+def test_a_compiled_function_inside_a_block_is_one_graph_and_what_is_around_it_is_seen() -> None:
+    counters = torch._dynamo.utils.counters
+    torch._dynamo.reset()
+    counters.clear()
+    block = torch.compile(lambda t: (t * 2).sin().exp(), backend="aot_eager", fullgraph=True)
+    w = torch.randn(64, 64, requires_grad=True)
+    (expected,) = torch.autograd.grad(torch.relu((w * 2).sin().exp()).sum(), w)
+    for _ in range(3):
+        with actzip.compress(min_bytes=0) as session:
+            y = torch.relu(block(w))
+        assert torch.equal(torch.autograd.grad(y.sum(), w)[0], expected)
+        assert [r.node for r in session.stats().sites if r.codec] == ["ReluBackward0"]
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_a_compiled_model_says_once_that_it_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actzip.autograd.compiled._said", False)
+    torch._dynamo.reset()
+    model, x = _block(), torch.randn(64, 64)
+    actzip.compress(model)
+    compiled = torch.compile(model, backend="aot_eager")
+    with pytest.warns(actzip.ActzipWarning, match="compiled graphs alone"):
+        compiled(x).sum().backward()
+    torch._dynamo.reset()
+    compiled(x).sum().backward()  # a second warning would fail the test
+
+
+def test_a_model_that_is_scripted_is_let_go() -> None:
+    model, x = _block(), torch.randn(64, 64)
+    outer = nn.Sequential(model)
+    session = actzip.compress(outer, min_bytes=0)
+    plain = torch.jit.script(copy.deepcopy(outer))
+    for part in (outer, model):
+        with pytest.warns(actzip.ActzipWarning, match="let go"):
+            scripted = torch.jit.script(part)
+        assert torch.equal(scripted(x), plain(x))
+        assert not any(m._forward_pre_hooks or m._forward_hooks for m in outer.modules())
+        session.remove()
+        session = actzip.compress(outer, min_bytes=0)
+    session.remove()
+    torch.jit.script(outer)  # no warning: nothing is attached
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_model_is_exported_as_if_nothing_were_attached(strict: bool) -> None:
+    model, x = _block(), torch.randn(64, 64)
+    with actzip.compress(model) as session:
+        program = torch.export.export(model, (x,), strict=strict)
+        assert session.step == 0
+    assert torch.equal(program.module()(x), model(x))

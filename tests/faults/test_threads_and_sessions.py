@@ -81,11 +81,11 @@ def test_a_forward_that_hides_its_ops_warns_once() -> None:
     class Hidden(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.lin = nn.Linear(64, 64)
+            self.w = nn.Parameter(torch.randn(64, 64))
 
         def forward(self, x: Tensor) -> Tensor:
             out: list[Tensor] = []
-            thread = threading.Thread(target=lambda: out.append(torch.relu(self.lin(x))))
+            thread = threading.Thread(target=lambda: out.append(torch.relu(x @ self.w)))
             thread.start()
             thread.join()
             return out[0].detach()

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
+from torch.compiler import is_compiling
 from torch.overrides import _get_current_function_mode, _pop_mode, _push_mode
 from torch.utils.hooks import RemovableHandle
 
-from actzip.autograd.compiled import is_compiled, step_aside
-from actzip.autograd.paths import calls_of
+from actzip.autograd.compiled import is_compiled, not_compiled, say_that_it_is_compiled
+from actzip.autograd.failures import Failures
+from actzip.autograd.identity import tensors_in
+from actzip.autograd.paths import calls_of, runs_around
 from actzip.autograd.watcher import Watcher
+from actzip.warning import warn
 
 #: Makes the watcher of one forward call of a module.
 Watch = Callable[[nn.Module], Watcher]
+
+_CONTAINERS = (nn.ModuleList, nn.ModuleDict)
 
 
 def _inert(*_: object) -> None:
@@ -26,11 +33,17 @@ def _inert(*_: object) -> None:
 class _Hook:
     """A module hook whose copies do nothing: a deepcopy must not report to the original."""
 
-    def __init__(self, attachment: Attachment, act: Callable[..., None]):
+    def __init__(self, attachment: Attachment, act: Callable[..., None], tells: bool = False):
         self.attachment = attachment
         self.act = act
+        self.tells = tells  #: says so when the module runs compiled
 
+    @not_compiled
     def __call__(self, module: nn.Module, *args: Any) -> None:
+        if is_compiling():  # what Dynamo traces is left alone, and must not break the graph
+            if self.tells:
+                say_that_it_is_compiled()
+            return
         self.act(module, *args)
 
     def __reduce__(self) -> tuple[Callable[[], object], tuple[()]]:
@@ -41,47 +54,98 @@ def _make_inert() -> Callable[..., None]:
     return _inert
 
 
+class _Scripting:
+    """`torch.jit.script` asks a module for this first: hooks cannot be scripted, so ours go, and
+    what a copied or pickled model has in their place."""
+
+    def __init__(self, model: nn.Module):
+        self._model = weakref.ref(model)
+
+    def __call__(self) -> nn.Module | None:
+        model = self._model()
+        attachments = {hook.attachment for hook in _hooks_of(model)}
+        for attachment in attachments:
+            attachment.remove()
+        if attachments:
+            warn(
+                "torch.jit.script cannot take actzip's hooks along, so actzip let go of this "
+                "model; call actzip.compress again when its training goes on"
+            )
+        if model is not None:
+            for hooks in (model._forward_pre_hooks, model._forward_hooks):
+                for name in [name for name, hook in hooks.items() if hook is _inert]:
+                    del hooks[name]
+        return model
+
+    def __reduce__(self) -> tuple[type[_Scripting], tuple[nn.Module | None]]:
+        return _Scripting, (self._model(),)
+
+
+_SCRIPTING = "__prepare_scriptable__"
+
+
+def _hooks_of(module: nn.Module | None) -> list[_Hook]:
+    hooks = () if module is None else module._forward_pre_hooks.values()
+    return [hook for hook in hooks if isinstance(hook, _Hook)]
+
+
 class _Call:
     """One running forward call; `watcher` is None when nothing is to be watched."""
 
-    def __init__(self, watcher: Watcher | None, module: nn.Module):
+    def __init__(
+        self, watcher: Watcher | None, module: nn.Module, leave: RemovableHandle | None = None
+    ):
         self.watcher = watcher
-        self._handles: list[RemovableHandle] = []
+        self.module = module
+        self._leave = leave
         if watcher is not None and not is_compiled(module):
             push(watcher)
-            self._handles = step_aside(
-                module, leave=lambda: drop(watcher), enter=lambda: push(watcher)
-            )
 
     def end(self) -> None:
         if self.watcher is not None:
             drop(self.watcher)
-        for handle in self._handles:
-            handle.remove()
+        if self._leave is not None:
+            self._leave.remove()
 
 
 class Attachment:
-    """Watches every forward call of `model` in training mode with gradients enabled."""
+    """Watches every forward call of `model` in training mode with gradients enabled.
 
-    def __init__(self, model: nn.Module, watch: Watch):
+    A child that is called while the model itself does not run (a Lightning module's
+    `training_step` calls `self.net(x)`, or somebody calls `model.forward(x)`) is watched as well.
+    """
+
+    def __init__(self, model: nn.Module, watch: Watch, failures: Failures, eval_mode: bool = False):
         self._watch = watch
+        self._failures = failures
+        self._eval_mode = eval_mode
+        self._told_of_eval = eval_mode
         self._local = threading.local()
+        children = list(_callable_children(model))
         self._handles = [
-            model.register_forward_pre_hook(_Hook(self, self._enter)),
+            model.register_forward_pre_hook(_Hook(self, self._enter, tells=True)),
             model.register_forward_hook(_Hook(self, self._exit), always_call=True),
+            *(c.register_forward_pre_hook(_Hook(self, self._enter_child)) for c in children),
         ]
+        self._modules = [weakref.ref(module) for module in (model, *children)]
+        for module in (model, *children):
+            module.__dict__[_SCRIPTING] = _Scripting(module)
 
     @staticmethod
     def of(model: nn.Module) -> Attachment | None:
         """The attachment a model has, if any."""
-        for hook in model._forward_pre_hooks.values():
-            if isinstance(hook, _Hook):
+        for hook in _hooks_of(model):
+            if hook.attachment._modules[0]() is model:
                 return hook.attachment
         return None
 
     def remove(self) -> None:
         for handle in self._handles:
             handle.remove()
+        for ref in self._modules:
+            module = ref()
+            if module is not None and not _hooks_of(module):
+                module.__dict__.pop(_SCRIPTING, None)
         self._unwind(0)
 
     @property
@@ -94,10 +158,20 @@ class Attachment:
 
     def _enter(self, module: nn.Module, args: object) -> None:
         self._unwind(calls_of(module) - 1)
-        nested = any(call.watcher is not None for call in self._calls)
-        idle = nested or not module.training or not torch.is_grad_enabled()
-        idle = idle or torch._C._get_tracing_state() is not None
-        self._calls.append(_Call(None if idle else self._watch(module), module))
+        self._calls.append(_Call(self._watcher(module), module))
+
+    def _watcher(self, module: nn.Module) -> Watcher | None:
+        """A watcher for this call; None when there is nothing to watch, or one is at it."""
+        idle = any(call.watcher is not None for call in self._calls)
+        idle = idle or not torch.is_grad_enabled() or torch._C._get_tracing_state() is not None
+        if idle or not (module.training or self._eval_mode):
+            return None
+        try:
+            return self._watch(module)
+        except Exception as error:
+            if not self._failures.contain(error):
+                raise
+            return None
 
     def _exit(self, module: nn.Module, args: object, output: object) -> None:
         depth = calls_of(module)
@@ -107,11 +181,51 @@ class Attachment:
             call.end()
             if call.watcher is not None:
                 call.watcher.finish(output)
+            elif not self._told_of_eval and not module.training:
+                self._tell_of_eval(output)
+
+    def _enter_child(self, child: nn.Module, args: object) -> None:
+        if torch._C._current_graph_task_id() != -1:
+            return  # a checkpoint computes it again in backward
+        if any(runs_around(call.module) for call in self._calls):
+            return
+        self._unwind(0)
+        watcher = self._watcher(child)
+        if watcher is not None:
+            leave = child.register_forward_hook(_Hook(self, self._exit_child), always_call=True)
+            self._calls.append(_Call(watcher, child, leave))
+
+    def _exit_child(self, child: nn.Module, args: object, output: object) -> None:
+        if calls_of(child) > 1 or not self._calls or self._calls[-1].module is not child:
+            return
+        call = self._calls.pop()
+        call.end()
+        if call.watcher is not None:
+            call.watcher.finish(output)
+
+    def _tell_of_eval(self, output: object) -> None:
+        """Somebody may train in eval mode, with frozen BatchNorm say, and wonder."""
+        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors_in(output, depth=4)):
+            self._told_of_eval = True
+            warn(
+                "this pass of the model has gradients but runs in eval mode, which actzip leaves "
+                "alone; to train so, call actzip.compress(…, eval_mode=True), and to evaluate use "
+                "torch.no_grad()"
+            )
 
     def _unwind(self, depth: int) -> None:
         """Drop what calls that ended without their exit hook left: a KeyboardInterrupt skips it."""
         while len(self._calls) > depth:
             self._calls.pop().end()
+
+
+def _callable_children(model: nn.Module) -> Iterator[nn.Module]:
+    """What code outside the model may call instead of it; a list of modules cannot be called."""
+    for child in model.children():
+        if isinstance(child, _CONTAINERS):
+            yield from _callable_children(child)
+        elif not isinstance(child, nn.TransformerEncoderLayer):  # with a hook it is slow in eval
+            yield child
 
 
 def push(watcher: Watcher) -> None:

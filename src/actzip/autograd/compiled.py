@@ -1,19 +1,32 @@
-"""Compiled submodules: the watcher steps aside while one runs.
+"""What torch.compile traces is left alone.
 
-torch.compile would trace the watcher into its graph. What a compiled module saves belongs to one
-node (`CompiledFunctionBackward`) that is met by the next op; no rule knows its tensors, so they
-are kept exactly and counted by that name.
+A compiled graph saves its tensors in one node (`CompiledFunctionBackward`) that is met by the next
+op; no rule knows them, so they are kept exactly and counted by that name. Dynamo traces the hooks
+of a compiled module and the watcher's own function: both ask `is_compiling` first and then do
+nothing, so that the graph is the one without actzip and has no break.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
 from torch import nn
-from torch.utils.hooks import RemovableHandle
+from torch._C._dynamo import eval_frame
+
+from actzip.warning import warn
+
+_said = False
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def not_compiled(function: _F) -> _F:
+    """Dynamo may inline this function, but neither it nor what it calls is compiled by itself: that
+    would happen to every Python function that runs under `module.compile()`."""
+    skip = eval_frame._FrameAction.SKIP
+    eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    return function
 
 
 def is_compiled(module: nn.Module) -> bool:
@@ -21,28 +34,20 @@ def is_compiled(module: nn.Module) -> bool:
     return type(module).__name__ == "OptimizedModule"
 
 
-def step_aside(
-    root: nn.Module, leave: Callable[[], None], enter: Callable[[], None]
-) -> list[RemovableHandle]:
-    """Call `leave` before and `enter` after each call of a compiled module inside root."""
-    if "torch._dynamo" not in sys.modules:
-        return []
-    _teach_dynamo()
-    before: Any = lambda *_: leave()  # noqa: E731
-    after: Any = lambda *_: enter()  # noqa: E731
-    handles = []
-    for module in root.modules():
-        if is_compiled(module):
-            handles.append(module.register_forward_pre_hook(before, prepend=True))
-            handles.append(module.register_forward_hook(after, always_call=True))
-    return handles
+def say_that_it_is_compiled() -> None:
+    """Once in a process. Dynamo calls this while it traces, see below, and keeps nothing of it."""
+    global _said
+    if not _said and not _is_exporting():
+        _said = True
+        warn(
+            "this model runs compiled, and actzip leaves compiled graphs alone: what they save is "
+            "kept exactly. Compress it without torch.compile, or compile other parts of the model"
+        )
 
 
-def _teach_dynamo() -> None:
-    """A compiled function, or `module.compile()`, has no hooks: there Dynamo must run our code
-    as it is instead of tracing it. The ops are then seen one by one, at eager speed."""
-    from torch._dynamo import trace_rules
+def _is_exporting() -> bool:
+    return bool(getattr(torch.compiler, "is_exporting", bool)())  # from torch 2.8 on
 
-    folder = str(Path(__file__).parent.parent)
-    if not any(skipped.startswith(folder) for skipped in trace_rules.SKIP_DIRS):
-        trace_rules.add("actzip")
+
+# as torch.compiler.assume_constant_result does, which imports Dynamo
+say_that_it_is_compiled._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -12,7 +12,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from actzip.autograd.identity import Key, Place, key_of, source_of, tensors_in, unit_of
+from actzip.autograd.identity import (
+    Key,
+    Place,
+    key_of,
+    node_of,
+    source_of,
+    storage_of,
+    tensors_in,
+    unit_of,
+)
 from actzip.autograd.saved import remake
 from actzip.autograd.slots import COPIES, Node
 
@@ -25,14 +34,11 @@ class Origin:
     place: Place | None
     numel: int
     unit: weakref.ref[Tensor]
-    producer: int  #: sequence number of the node that made it; -1 for a constant
 
     @staticmethod
     def of(t: Tensor) -> Origin:
         unit, place = unit_of(t)
-        node = unit.grad_fn
-        producer = -1 if node is None else int(node._sequence_nr())
-        return Origin(key_of(unit), place, t.numel(), weakref.ref(unit), producer)
+        return Origin(key_of(unit), place, t.numel(), weakref.ref(unit))
 
     def gives(self, copy: Tensor) -> bool:
         """Whether making it again gives these values; edits through `.data` leave no trace."""
@@ -48,23 +54,24 @@ class Copies:
 
     def __init__(self) -> None:
         self.made_now: dict[int, Origin] = {}  #: by the nodes of the call that runs now
-        self._outputs: dict[tuple[int, int], Origin] = {}  # by storage and version, of earlier ones
+        self._outputs: dict[Key, Origin] = {}  # of earlier ones
         self._first: dict[tuple[object, ...], Origin] = {}
 
     def made(self, number: int, node: Node, args: object) -> Tensor | None:
         """A copy node was made by a call with these arguments; gives back what it copied."""
         source = source_of(node, tensors_in(args))
-        if source is not None:
-            self.made_now[number] = Origin.of(source)
+        if source is None or storage_of(source) is None:
+            return None
+        self.made_now[number] = Origin.of(source)
         return source
 
     def returned(self, t: Tensor) -> None:
-        """The call that made the copies gave t to the user: from now on storage and version tell
-        whether a tensor is still that copy; its node would not (edits under no_grad leave it)."""
+        """The call that made the copies gave t to the user: from now on its key tells whether a
+        tensor is still that copy; its node would not (edits under no_grad leave it)."""
         unit = t if t._base is None else t._base
         origin = self._by_node(unit)
         if origin is not None:
-            self._outputs[unit.untyped_storage()._cdata, unit._version] = origin
+            self._outputs[key_of(unit)] = origin
 
     def close(self) -> None:
         self.made_now.clear()
@@ -74,8 +81,9 @@ class Copies:
         return self._by_node(unit)
 
     def outer(self, unit: Tensor) -> Origin | None:
-        """What unit is a copy of, if an earlier call gave it to the user."""
-        return self._outputs.get((unit.untyped_storage()._cdata, unit._version))
+        """What unit is a copy of, if an earlier call gave it to the user; a thin slice of a copy,
+        which stands for itself, is none."""
+        return self._outputs.get(key_of(unit))
 
     def first(self, origin: Origin, unit: Tensor) -> Origin | None:
         """An earlier inner copy of the same values, dtype and layout; None if unit is the first."""
@@ -85,7 +93,7 @@ class Copies:
 
     def _by_node(self, unit: Tensor) -> Origin | None:
         """By the node that made unit: a copy, or a reshape that copies (UnsafeView over Clone)."""
-        node = unit.grad_fn
+        node = node_of(unit)
         reshaped = False
         while node is not None and type(node).__name__ == "UnsafeViewBackward0":
             node, reshaped = node.next_functions[0][0], True

@@ -20,6 +20,7 @@ from actzip.autograd.slots import COPIES, VIEWS, Node
 SLICE = 1 / 8
 
 _SAME = VIEWS | COPIES
+_PLAIN = (Tensor, nn.Parameter)
 
 
 class Place(NamedTuple):
@@ -54,6 +55,29 @@ class Place(NamedTuple):
 Key = tuple[int, int, Place, torch.dtype]
 
 
+def node_of(t: Tensor) -> Any:
+    """The node that made t, or None.
+
+    PyTorch refuses to say for a view that was made under no_grad or by `split` or `unbind` and
+    whose base was edited since; as long as nobody asks, such a view works.
+    """
+    try:
+        return t.grad_fn
+    except RuntimeError:
+        return None
+
+
+def storage_of(t: Tensor) -> torch.UntypedStorage | None:
+    """None for a tensor that has none of the ordinary kind: sparse, nested, wrapped by torch.func,
+    of a subclass."""
+    if type(t) not in _PLAIN or t.is_nested:
+        return None
+    try:
+        return t.untyped_storage()
+    except RuntimeError:
+        return None
+
+
 def key_of(t: Tensor) -> Key:
     return t.untyped_storage()._cdata, t._version, Place.of(t), t.dtype
 
@@ -86,7 +110,7 @@ def unit_of(t: Tensor) -> tuple[Tensor, Place | None]:
     place = Place.of(t, origin)
     if place == Place.of(base, origin):
         return base, None
-    share = SLICE if base.grad_fn is not None else 1.0
+    share = SLICE if node_of(base) is not None else 1.0
     if not place.within(base.numel()) or place.distinct < share * base.numel():
         return t, None
     return base, place
@@ -114,7 +138,7 @@ class Wanted(NamedTuple):
 
 def cost(t: Tensor, whole: int) -> int:
     """Bytes that saving t keeps alive: its whole storage; of a slice of a constant, the slice."""
-    if t._base is None or t.grad_fn is not None or t._base.grad_fn is not None:
+    if t._base is None or node_of(t) is not None or node_of(t._base) is not None:
         return whole
     return min(whole, Place.of(t).distinct * t.itemsize)
 
@@ -143,7 +167,7 @@ def is_parameter(t: Tensor) -> bool:
     whole = t if t._base is None else t._base
     if type(whole) is not Tensor and isinstance(whole, nn.Parameter):  # which asks in Python
         return True
-    node: Any = t.grad_fn
+    node = node_of(t)
     while node is not None and type(node).__name__ in _SAME:
         node = node.next_functions[0][0]
     return type(node).__name__ == "AccumulateGrad" and isinstance(node.variable, nn.Parameter)
@@ -161,6 +185,7 @@ def is_cast(t: Tensor, args: list[Tensor], weights: set[int]) -> bool:
         and a.shape == base.shape
         and (is_parameter(a) or a.untyped_storage()._cdata in weights)
         for a in args
+        if storage_of(a) is not None
     )
 
 
@@ -168,7 +193,7 @@ def source_of(copy: Node, args: list[Tensor]) -> Tensor | None:
     """The tensor among a call's arguments that this clone or cast node copied."""
     parent, output = copy.next_functions[0]
     for a in args:
-        if a.grad_fn is parent and a.output_nr == output:
+        if node_of(a) is parent and a.output_nr == output:
             return a
     return None
 

@@ -43,15 +43,16 @@ class Paths:
         self._names = weakref.WeakKeyDictionary()
         self._at = 0  # id of the frame in which a root was met last: where to ask first
 
-    def here(self, root: nn.Module | None) -> str | None:
-        """The path of the running module, "" for the root; None when the root is not running."""
+    def here(self, root: nn.Module | None, running: nn.Module | None = None) -> str | None:
+        """The path of the innermost module from the root; None when `running`, the root or a part
+        of it that is called without it, is not running."""
         frame = _call(sys._getframe(1))
         if frame is None:
             return "" if root is None else None
         module = frame.f_locals["self"]
         if root is None:
             root = _modules(frame)[-1]
-        elif module is not root and not self._runs(root, frame.f_back):
+        elif module is not (running or root) and not self._runs(running or root, frame.f_back):
             return None
         return self._name(root, module)
 
@@ -76,6 +77,16 @@ class Paths:
             names.setdefault(id(module), f"<{type(module).__name__}>")
             self._names[root] = names
         return names[id(module)]
+
+
+def runs_around(module: nn.Module) -> bool:
+    """Whether a call of it is running in this thread around the innermost call of a module."""
+    frame = _call(sys._getframe(1))
+    while frame is not None:
+        frame = _call(frame.f_back)
+        if frame is not None and frame.f_locals["self"] is module:
+            return True
+    return False
 
 
 def calls_of(root: nn.Module) -> int:

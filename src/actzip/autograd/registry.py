@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from actzip.autograd.copies import Copies, Origin
+from actzip.autograd.copies import Copies
 from actzip.autograd.hosted import send
-from actzip.autograd.identity import Key, Tally, Wanted, tensors_in
+from actzip.autograd.identity import Key, Tally, Wanted, node_of, storage_of, tensors_in
 from actzip.autograd.ledger import Row
 from actzip.autograd.saved import CopyReader, Kept, MaskReader, Pool, Reader, ShapeReader, Stored
 from actzip.autograd.seeds import seeds
@@ -30,11 +30,10 @@ _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 class Left(NamedTuple):
-    """A tensor left to autograd, and the number of the node that saved it first."""
+    """A tensor left to autograd."""
 
     row: Row
     unit: weakref.ref[Tensor]
-    number: int
 
 
 class Registry:
@@ -52,9 +51,9 @@ class Registry:
         self._left: dict[Key, Left] = {}  # autograd keeps it itself
         self._kept: dict[int, Row] = {}  # the same by storage
         self._pins: dict[int, StorageWeakRef] = {}
+        self._exposed: set[int] = set()  # storages that can be edited without a new version
         self._raw, self._rest = Tally(), Tally()
         self.waiting: Waiting | None = None  #: a ReLU's result
-        self._number = -1  # sequence number of the node that is looked at
         self.parts = 1  #: in how many parts its backward reads the tensor
 
     def count(self, want: Wanted, storage: torch.UntypedStorage) -> int:
@@ -70,8 +69,10 @@ class Registry:
 
     def returned(self, out: object) -> None:
         for t in tensors_in(out):
-            self._pin(t.untyped_storage())
-            self._copies.returned(t)
+            storage = storage_of(t)
+            if storage is not None:
+                self._pin(storage)
+                self._copies.returned(t)
         self._copies.close()
 
     def _pin(self, storage: torch.UntypedStorage) -> None:
@@ -85,7 +86,6 @@ class Registry:
         t = want.tensor
         if self.waiting is not None and self.waiting.key != want.key:
             self.settle()
-        self._number = int(node._sequence_nr())
         self.parts = parts_of(node, row.slot, t, self._policy.slice_bytes)
         if rule is None:
             return self._leave(row, want, f"no rule for {row.node}.{row.slot}: kept exactly")
@@ -120,9 +120,9 @@ class Registry:
         row.stored_bytes = self._rest.add(t, want.own, t.untyped_storage().nbytes())
         if not row.stored_bytes:
             row.shared_with = first.name
-        self._left.setdefault(key, Left(row, weakref.ref(unit), self._number))
+        self._left.setdefault(key, Left(row, weakref.ref(unit)))
         stored = self._stored.get(key)
-        if stored is not None:
+        if stored is not None and not stored.copied:
             stored.replace(Role.EXACT, Kept.of(unit))
             for owner in (self._values.get(key), self._bits.get(key)):
                 _hand_over(owner, row)
@@ -131,7 +131,7 @@ class Registry:
     def _value(self, row: Row, want: Wanted, codec: Codec | None = None) -> Reader | None:
         """Find t's values stored, or store them with this codec, or with what the method picks."""
         t, unit, place, key = want
-        found = self._find(key, row.role)
+        found = self._find(key, row.role, unit)
         if found is not None:
             row.shared_with = found[1].name
             return Reader(found[0], t, place)
@@ -147,7 +147,8 @@ class Registry:
 
     def _picked(self, row: Row, key: Key, unit: Tensor) -> Codec | None:
         stored = self._stored.get(key)
-        maker = "" if unit.grad_fn is None else unit.grad_fn.name()
+        node = node_of(unit)
+        maker = "" if node is None else node.name()
         row.site = row.site.made(maker, stored is not None and stored.relu)
         return self._policy.codec(row.site, unit)
 
@@ -185,8 +186,18 @@ class Registry:
             bits = self._bits_of(waiting.row, due, waiting.parts)
             waiting.stored.replace(Role.MASK, None, bits=bits)
 
-    def _find(self, key: Key, role: Role) -> tuple[Stored, Row] | None:
-        """The stored tensor of this key if it is good enough for the role, and who holds it."""
+    def expose(self, t: Tensor) -> None:
+        """Somebody got hold of t's memory in a way that leaves no version: `.data`, numpy."""
+        storage = storage_of(t)
+        if storage is not None:
+            self._pin(storage)
+            self._exposed.add(int(storage._cdata))
+
+    def _find(self, key: Key, role: Role, now: Tensor | None) -> tuple[Stored, Row] | None:
+        """The stored tensor of this key if it is good enough for the role, and who holds it.
+
+        `now` is the tensor as it is at this moment, if it is still there.
+        """
         stored = self._stored.get(key)
         if key in self._left:
             left = self._left[key]
@@ -196,7 +207,15 @@ class Registry:
             return None if stored is None else (stored, left.row)
         if stored is None or stored.value is None or STRENGTH[stored.role] < STRENGTH[role]:
             return None
+        if now is not None and self._is_open(key, now) and not stored.holds(now):
+            del self._stored[key]  # its readers keep it; for this state of the memory there is none
+            return None
         return stored, self._values[key]
+
+    def _is_open(self, key: Key, now: Tensor) -> bool:
+        """Whether the memory may have been edited without a trace since it was stored: seen to be
+        exposed, or a constant from outside, such as an array's."""
+        return key[0] in self._exposed or (now.device.type == "cpu" and node_of(now) is None)
 
     def _mask(self, row: Row, rule: Rule, node: Node, want: Wanted) -> Reader | None:
         t, mask = want.tensor, rule.mask
@@ -204,10 +223,10 @@ class Registry:
             return self._leave(row, want, "one bit per element is not enough for these values")
         key = want.own
         levels = mask.levels(node)
-        found = self._find(key, Role.EXACT)
+        found = self._find(key, Role.EXACT, t)
         if found is not None:
             row.shared_with = found[1].name
-            return MaskReader(found[0], t, levels)
+            return Reader(found[0], t, None)  # the values themselves, not what their code calls on
         if mask is RELU and key not in self._stored:
             stored = self._add(key, self._new(Role.MASK, Kept.of(t), relu=True))
             self._bits[key] = row
@@ -223,12 +242,12 @@ class Registry:
     def _noise(self, row: Row, want: Wanted) -> Reader | None:
         """Dropout's factor, 0 or one scale, is a mask in a float's clothes."""
         t, unit, place, key = want
-        if t.requires_grad or t.grad_fn is not None:
+        if t.requires_grad or node_of(t) is not None:
             return None
         scale = noise(t)
         if scale is None:
             return None
-        found = self._find(key, Role.EXACT)
+        found = self._find(key, Role.EXACT, unit)
         if found is not None:
             row.shared_with = found[1].name
             return Reader(found[0], t, place)
@@ -247,28 +266,23 @@ class Registry:
         origin = inner or self._copies.outer(unit)
         if origin is None:
             return None
-        found = self._find(origin.key, row.role) if self._lasts(origin) else None
+        # a tensor that autograd keeps by itself may be edited before the copy is read, and the copy
+        # would not be: only what is stored serves
+        ours = origin.key not in self._left
+        found = self._find(origin.key, row.role, origin.unit()) if ours else None
         if found is not None and origin.gives(unit):
             row.shared_with = found[1].name
+            found[0].copied = True
             return CopyReader(found[0], origin.place, unit, t, place)
         twin = self._copies.first(origin, unit) if inner else None
-        found = None if twin is None else self._find(twin.key, row.role)
-        if found is None or twin is None:
+        other = None if twin is None else twin.unit()
+        found = None if twin is None else self._find(twin.key, row.role, other)
+        if found is None:
             return None
-        other = twin.unit()
         if other is not None and not torch.equal(other, unit):
             return None
         row.shared_with = found[1].name
         return Reader(found[0], t, place)
-
-    def _lasts(self, origin: Origin) -> bool:
-        """Whether what was copied may be read in backward instead of the copy.
-
-        A payload may. A tensor that autograd keeps by itself may be edited or dropped by then,
-        unless the op that made it keeps it: its backward comes later and refuses an edit, too.
-        """
-        left = self._left.get(origin.key)
-        return left is None or left.number == origin.producer
 
     def _new(
         self,

@@ -54,6 +54,7 @@ class Stored:
         "_decoded",
         "bits",
         "buffers",
+        "copied",
         "relu",
         "role",
         "site",
@@ -73,6 +74,7 @@ class Stored:
         self.value = value
         self.bits = bits
         self.relu = relu  #: the bits are ReLU's: on where the value is positive
+        self.copied = False  #: copies of it are read from here: edits of it must not reach them
         self.site = ""  #: the name of the site that its values are stored for
         self._decoded: tuple[StorageWeakRef, Place] | None = None
         self._coded = False
@@ -103,6 +105,15 @@ class Stored:
         """Another need came: keep `value` instead, and only these bits of a mask."""
         self.role, self.value, self.bits, self._decoded = role, value, bits, None
         self._settle()
+
+    def holds(self, now: Tensor) -> bool:
+        """Whether the memory that was stored still has the values that were stored, as far as the
+        code tells: a code and its seed give the same bytes for the same values."""
+        if not isinstance(self.value, Payload):
+            return True
+        payload = bring(self.value)
+        again = payload.codec.encode(now, seed=payload.seed)
+        return torch.equal(again.data, payload.data)
 
     def tensor(self) -> Tensor:
         """The values. Slots of one node that read one tensor (q, k, v) get one decoded copy."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -13,7 +14,8 @@ from torch import Tensor, nn
 
 from actzip import kernels
 from actzip.autograd import slots
-from actzip.autograd.identity import Wanted, is_cast, is_parameter, tensors_in
+from actzip.autograd.failures import Failures
+from actzip.autograd.identity import Wanted, is_cast, is_parameter, node_of, storage_of, tensors_in
 from actzip.autograd.ledger import Row, Stats
 from actzip.autograd.observe import Observer
 from actzip.autograd.paths import Paths
@@ -23,7 +25,6 @@ from actzip.autograd.slices import read
 from actzip.autograd.slots import Rule
 from actzip.methods.base import Policy, Role, site
 
-_PLAIN = (Tensor, nn.Parameter)
 _RAW = "_raw_saved_"
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
@@ -37,6 +38,7 @@ class Settings:
     seed: int
     paths: Paths
     pool: Pool
+    failures: Failures
     observer: Observer | None = None  #: looks at the backward of this pass
 
 
@@ -50,9 +52,13 @@ class Weights(NamedTuple):
 class Trace:
     """Visits every node of one forward pass; holds no tensor once the pass is over."""
 
-    def __init__(self, settings: Settings, root: nn.Module | None):
+    def __init__(
+        self, settings: Settings, root: nn.Module | None, running: nn.Module | None = None
+    ):
+        """`running`: what is called, the root or a part of it."""
         # weak: the session outlives the pass, and the model's hooks hold the session
         self._root = None if root is None else weakref.ref(root)
+        self._part = None if running is root or running is None else weakref.ref(running)
         self._settings = settings
         self._registry = Registry(settings.policy, settings.seed, settings.pool)
         self.pending = self._registry.pending  #: not empty: `returned` waits for the call's output
@@ -88,7 +94,7 @@ class Trace:
             return Weights(set(), set())
         objects, storages = set(), set()
         for t in (*root.parameters(), *root.buffers()):
-            storage = _storage(t) if type(t) in _PLAIN else None
+            storage = storage_of(t)
             if storage is not None:
                 objects.add(id(t))
                 storages.add(storage._cdata)
@@ -121,6 +127,21 @@ class Trace:
             self._settings.observer.watch(node, self._readers)
         self._readers = {}
 
+    def expose(self, t: object) -> None:
+        """The user gets this tensor's memory under another version, or under none."""
+        if isinstance(t, Tensor):
+            self._registry.expose(t)
+
+    def contain(self, error: Exception, rows: Sequence[Row] = ()) -> bool:
+        """An error of ours: autograd keeps what these rows speak of, and the step goes on; False
+        when the error is to be raised again."""
+        why = self._settings.failures.contain(error)
+        for row in rows:
+            row.reason, row.codec, row.shared_with, row.stored_bytes = why, "", "", row.raw_bytes
+        if why and not rows:
+            self._unseen[why] += 1
+        return bool(why)
+
     def returned(self, out: object) -> None:
         """The call whose nodes were just visited gives this to the user."""
         self._registry.returned(out)
@@ -130,7 +151,7 @@ class Trace:
         t = raw.data
         if t is None or id(t) in self._weights.objects:
             return
-        storage = _storage(t) if type(t) in _PLAIN else None
+        storage = storage_of(t)
         if storage is None:
             self._skip(raw, t)
             return
@@ -141,8 +162,12 @@ class Trace:
             graded = torch.is_grad_enabled()
             with torch._C.DisableTorchFunction():
                 torch._C._set_grad_enabled(False)  # no_grad() would do it in eight calls
+                rows = len(self._rows)
                 try:
                     self._keep(node, slot, rule, raw, t, storage)
+                except Exception as error:
+                    if not self.contain(error, self._rows[rows:]):
+                        raise
                 finally:
                     torch._C._set_grad_enabled(graded)
 
@@ -172,12 +197,13 @@ class Trace:
         if odd or raw.unpack_hook is not None or not _is_current(node, slot):
             self._skip(raw, t)
             return
-        path = self._settings.paths.here(self.root)
+        part = None if self._part is None else self._part()
+        path = self._settings.paths.here(self.root, part)
         if path is None:
             # The model is not running: an interrupt ended its forward without telling anyone.
             self._running = False
             return
-        if t.grad_fn is None and is_cast(t, tensors_in(self._args), self._weights.storages):
+        if node_of(t) is None and is_cast(t, tensors_in(self._args), self._weights.storages):
             return
         name = type(node).__name__
         if rule is None:
@@ -216,8 +242,13 @@ class Trace:
 
     def close(self) -> None:
         """The pass is over: no memory is held for payloads still to come."""
-        self.settle()
-        self._settings.pool.slabs.close()
+        try:
+            self.settle()
+        except Exception as error:
+            if not self.contain(error):
+                raise
+        finally:
+            self._settings.pool.slabs.close()
 
     def stats(self) -> Stats:
         """What became of every saved tensor so far."""
@@ -234,14 +265,6 @@ class Trace:
             buffer_bytes=self._settings.pool.buffers.nbytes,
             backend=kernels.backend_name(),
         )
-
-
-def _storage(t: Tensor) -> torch.UntypedStorage | None:
-    """None for a tensor that has none to ask for: sparse, or wrapped by torch.func."""
-    try:
-        return t.untyped_storage()
-    except RuntimeError:
-        return None
 
 
 def _is_current(node: Any, slot: str) -> bool:

@@ -8,15 +8,26 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.compiler import is_compiling
 from torch.overrides import TorchFunctionMode
 
-from actzip.autograd.identity import tensors_in
+from actzip.autograd.compiled import not_compiled
+from actzip.autograd.identity import node_of, tensors_in
 from actzip.autograd.trace import Trace
 
 #: AccumulateGrad's sequence number: parameters end every walk.
 _LEAF = 2**64 - 1
 
 _BACKWARD = frozenset({Tensor.backward, torch.autograd.backward, torch.autograd.grad})
+
+#: Give the user a tensor's memory under another version, or under none.
+_EXPOSES = frozenset(
+    {
+        Tensor.data.__get__,  # type: ignore[attr-defined]
+        *(Tensor.numpy, Tensor.__array__, Tensor.__dlpack__),
+        *(Tensor.data_ptr, Tensor.untyped_storage, Tensor.storage),
+    }
+)
 
 #: Layers store the values of their input and edit nothing: a ReLU's bits can wait for them.
 _LAYERS = frozenset(
@@ -60,32 +71,54 @@ class Watcher(TorchFunctionMode):
         self.trace.close()
         self._finished(self.trace)
 
+    @not_compiled
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if func in _BACKWARD and self.trace.root is None:
-            self._close()
-            self._open()
-        if self.trace.waiting and func not in _LAYERS:
-            self.trace.settle()
+        if is_compiling():  # Dynamo traces this function: it must find nothing of ours
+            return func(*args, **(kwargs or {}))
+        self._before(func, args)
         out = func(*args, **kwargs) if kwargs else func(*args)
-        if isinstance(out, Tensor):
-            node = out.grad_fn
-            if node is not None:
-                self._walk(node, args, kwargs)
-        elif isinstance(out, (tuple, list)):
-            for item in out:
-                if isinstance(item, Tensor) and item.grad_fn is not None:
-                    self._walk(item.grad_fn, args, kwargs)
-        if self.trace.pending:
-            self.trace.returned(out)
+        try:
+            if isinstance(out, Tensor):
+                node = node_of(out)
+                if node is not None:
+                    self._walk(node, args, kwargs)
+            elif isinstance(out, (tuple, list)):
+                for item in out:
+                    if isinstance(item, Tensor) and (node := node_of(item)) is not None:
+                        self._walk(node, args, kwargs)
+            if self.trace.pending:
+                self.trace.returned(out)
+        except Exception as error:
+            if not self.trace.contain(error):
+                raise
         return out
+
+    def _before(self, func: Any, args: tuple[Any, ...]) -> None:
+        """What must be done before the op runs."""
+        try:
+            if func in _BACKWARD and self.trace.root is None:
+                self._close()
+                self._open()
+            if self.trace.waiting and func not in _LAYERS:
+                self.trace.settle()
+            if func in _EXPOSES:
+                self.trace.expose(args[0])
+        except Exception as error:
+            if not self.trace.contain(error):
+                raise
 
     def finish(self, output: object = None) -> None:
         """The pass is over; a custom Function at its very end is met through the output."""
-        for t in tensors_in(output, depth=4):
-            if t.grad_fn is not None:
-                self._walk(t.grad_fn, (), None)
+        try:
+            for t in tensors_in(output, depth=4):
+                node = node_of(t)
+                if node is not None:
+                    self._walk(node, (), None)
+        except Exception as error:
+            if not self.trace.contain(error):
+                raise
         self._close()
 
     def _walk(self, node: Any, args: tuple[Any, ...], kwargs: Any) -> None:

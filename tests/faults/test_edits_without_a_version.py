@@ -1,0 +1,177 @@
+"""Memory edited through `.data`, numpy or a base under no_grad: never a value that plain PyTorch
+would not have read for the same op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import actzip
+
+Around = Callable[[], AbstractContextManager[object]]
+KEEP = actzip.Fixed(linear=actzip.codecs.Keep(), nonlinear=actzip.codecs.Keep())
+
+
+def _leaf(*shape: int) -> Tensor:
+    return torch.randn(*(shape or (64, 64)), requires_grad=True)
+
+
+def _grad(out: Tensor, *of: Tensor) -> Tensor:
+    return torch.autograd.grad(out.sum(), of)[0]
+
+
+def _array_edited_between_two_uses(around: Around) -> Tensor:
+    x = _leaf()
+    with around():
+        m = torch.bernoulli(torch.full((64, 64), 0.5))
+        n = m.numpy()
+        x * m
+        n[:] = 1
+        b = x * m
+    return _grad(b, x)
+
+
+def _array_taken_before_the_pass(around: Around) -> Tensor:
+    x, m = _leaf(), torch.bernoulli(torch.full((64, 64), 0.5))
+    n = m.numpy()
+    with around():
+        x * m
+        n[:] = 1
+        b = x * m
+    return _grad(b, x)
+
+
+def _data_edited_between_two_uses(around: Around) -> Tensor:
+    x = _leaf()
+    with around():
+        h = x * 2
+        h * x
+        h.data.mul_(3)
+        b = h * x.detach()
+    return _grad(b, x)
+
+
+def _source_of_a_clone_edited_through_data(around: Around) -> Tensor:
+    a = _leaf()
+    with around():
+        h = a.exp()
+        y = h.clone()
+        z = y * y
+        h.data.mul_(0)
+    return _grad(z, y)
+
+
+def _source_of_a_clone_edited_in_place(around: Around) -> Tensor:
+    a = _leaf()
+    with around():
+        h = a.exp()
+        y = h.clone()
+        z = y * y
+        h.add_(1)
+    return _grad(z, y)
+
+
+def _source_of_a_clone_kept_later_and_edited(around: Around) -> Tensor:
+    a = _leaf()
+    with around():
+        h = a * 2
+        h * a
+        y = h.clone()
+        z = y * y
+        a / h  # keeps h as it is
+        h.add_(1)
+    return _grad(z, y)
+
+
+def _view_of_a_parameter_edited_under_no_grad(around: Around) -> Tensor:
+    x, w = _leaf(), nn.Parameter(torch.randn(8, 64))
+    with around():
+        with torch.no_grad():
+            w[0].zero_()
+        y = (x @ w.t()).exp()
+    return _grad(y, x)
+
+
+def _embedding_made_inside(around: Around) -> Tensor:
+    with around():
+        table = nn.Embedding(50, 64, padding_idx=0)
+        y = table(torch.arange(50)).exp()
+    return _grad(y, table.weight)
+
+
+def _pieces_of_an_edited_base(around: Around) -> Tensor:
+    x, h = _leaf(), torch.randn(64, 64)
+    with around():
+        h.requires_grad_()
+        with torch.no_grad():
+            first, _ = h.split(32)
+            rows = h.unbind(0)
+            h.mul_(2)
+        y = (first.detach() * x[:32]).exp().sum() + (rows[1].detach() * x[0]).sin().sum()
+    return _grad(y, x)
+
+
+def _thin_slice_of_a_clone(around: Around) -> Tensor:
+    x = _leaf(32, 64, 16)
+    with around():
+        h = torch.tanh(x)
+        c = h.clone()[:, 0]
+        d = h.to(torch.bfloat16)[:, 1]
+        y = (c * c).sum() + (d * d).sum() + h.sum()
+    return _grad(y, x)
+
+
+def _zero_initialised_head(around: Around) -> Tensor:
+    x, head = _leaf(32, 64), nn.Linear(64, 10)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    with around():
+        y = F.softmax(head(x), -1).clamp(min=1e-7).log()
+    return _grad(y * torch.arange(10.0), head.weight)
+
+
+PROGRAMS = {
+    f.__name__.strip("_"): f
+    for f in (
+        _array_edited_between_two_uses,
+        _array_taken_before_the_pass,
+        _data_edited_between_two_uses,
+        _source_of_a_clone_edited_through_data,
+        _source_of_a_clone_edited_in_place,
+        _source_of_a_clone_kept_later_and_edited,
+        _view_of_a_parameter_edited_under_no_grad,
+        _embedding_made_inside,
+        _pieces_of_an_edited_base,
+        _thin_slice_of_a_clone,
+        _zero_initialised_head,
+    )
+}
+
+
+@pytest.fixture(params=[actzip.Lossless(), KEEP], ids=["lossless", "keep"])
+def compressed(request: pytest.FixtureRequest) -> Around:
+    return lambda: actzip.compress(method=request.param, min_bytes=0)
+
+
+@pytest.mark.filterwarnings("ignore::actzip.ActzipWarning")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_gradient_is_plain_pytorchs(name: str, compressed: Around) -> None:
+    torch.manual_seed(1)
+    expected = PROGRAMS[name](nullcontext)
+    torch.manual_seed(1)
+    assert torch.equal(PROGRAMS[name](compressed), expected)
+    assert expected.abs().sum() > 0
+
+
+@pytest.mark.filterwarnings("ignore::actzip.ActzipWarning")
+def test_a_constant_that_nobody_edits_is_stored_once() -> None:
+    x, m = _leaf(), torch.bernoulli(torch.full((64, 64), 0.5))
+    with actzip.compress(min_bytes=0) as session:
+        (x * m + x.exp() * m).sum().backward()
+    rows = [r for r in session.stats().sites if r.node == "MulBackward0" and r.slot == "other"]
+    assert [bool(r.shared_with) for r in rows] == [False, True]
