@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
-import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from actzip import methods, noise, report
-from actzip.autograd.attachment import Attachment, drop, push
+from actzip.autograd import nesting
+from actzip.autograd.attachment import Attachment
 from actzip.autograd.ledger import Stats
 from actzip.autograd.observe import Observer
 from actzip.autograd.paths import Paths
 from actzip.autograd.saved import Pool
+from actzip.autograd.totals import Totals
 from actzip.autograd.trace import Settings, Trace
 from actzip.autograd.watcher import Watcher
 from actzip.control.agree import is_together
 from actzip.control.statistics import Statistics, sample_indices
 from actzip.memory.heap import give_back
-from actzip.methods.base import Method
+from actzip.methods.base import Method, Policy
 from actzip.noise import NoiseReport
+from actzip.warning import ActzipWarning, warn
+
+__all__ = ["ActzipWarning", "Session", "compress", "session_of"]
 
 _STATE = 2  # version of Session.state_dict()
 
-
-class ActzipWarning(UserWarning):
-    """Something a user of actzip would want to know, once."""
+#: The session of each model that has one; the model's hooks keep it alive.
+_SESSIONS: weakref.WeakKeyDictionary[nn.Module, weakref.ref[Session]] = weakref.WeakKeyDictionary()
 
 
 def compress(
@@ -43,6 +46,7 @@ def compress(
     min_bytes: int = 4096,
     seed: int = 0,
     guard: bool = False,
+    replace: bool = False,
     **options: Any,
 ) -> Session:
     """Keep the tensors that autograd saves in compressed form.
@@ -50,11 +54,15 @@ def compress(
     With a model, every forward call of it in training mode is compressed from now on, until
     `session.remove()`. Without one, the session is a context manager around any code.
 
+    A part of a compressed model can have a session of its own, a `with` inside its forward as
+    well: the inner session wins for its part, and the outer one has the rest.
+
     method     a name with its options as keywords, or a method object such as `Lossless()`
-    optimizer  for methods that read the optimizer's state
+    optimizer  for methods that read the optimizer's state, and to know when a step is over
     min_bytes  tensors in smaller storages are left alone
     seed       of the rounding; PyTorch's random streams are never touched
     guard      raise precision, with a warning, when gradients or losses leave their band
+    replace    remove the session that the model has, if any
     """
     if model is not None and not isinstance(model, nn.Module):
         raise TypeError(
@@ -66,18 +74,33 @@ def compress(
     for name, value in (("min_bytes", min_bytes), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise ValueError(f"{name} must be a whole number of at least 0, got {value!r}")
-    if model is not None and Attachment.of(model) is not None:
-        raise ValueError(
-            f"this {type(model).__name__} is compressed by another session already; call that "
-            "session's remove() first"
-        )
     chosen = methods.resolve(method, options)
     chosen = methods.Guarded(chosen) if guard else chosen
+    old = None if model is None else session_of(model)
+    if old is not None and not replace:
+        raise ValueError(
+            f"this {type(model).__name__} is compressed by another session already, {old!r}; "
+            "actzip.session_of(model).remove() removes it, compress(model, …, replace=True) "
+            "takes its place"
+        )
+    if old is not None:
+        old.remove()
     return Session(model, chosen, optimizer, min_bytes, seed)
 
 
+def session_of(model: nn.Module) -> Session | None:
+    """The session that `compress(model, …)` made and that was not removed; None if there is none.
+
+    A part of a compressed model has none, unless it was given one of its own.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"session_of needs an nn.Module, got {type(model).__name__}")
+    found = _SESSIONS.get(model)
+    return None if found is None else found()
+
+
 class Session:
-    """What `compress` returns: the numbers of the last forward pass, and the way out."""
+    """What `compress` returns: the numbers of the last passes, and the way out."""
 
     def __init__(
         self,
@@ -97,39 +120,99 @@ class Session:
         self._policy = method.start(optimizer)
         self._statistics = Statistics(self._policy.history)
         self._indices: torch.Tensor | None = None
-        self._learns = True
+        self._trains = True  # False: its passes are not those of a training run
         self._looked = False  # whether the last pass was looked at
         self._paths = Paths()
         self._pool = Pool()
-        self._last: Trace | None = None
+        self._totals = Totals(self._pool, optimizer)
+        self._noise: NoiseReport | None = None  # as it was asked for last
         self._lock = threading.Lock()
         self._warned = False
         self._around = threading.local()
         self._attachment = None if model is None else Attachment(model, self._watch)
+        if model is not None:
+            _SESSIONS[model] = weakref.ref(self)
 
     # -- numbers ---------------------------------------------------------------------------
 
     def stats(self) -> Stats:
         """The last finished forward pass: bytes, ratio, and a row per saved tensor."""
-        if self._last is None:
+        if self._totals.last is None:
             raise RuntimeError(
                 "no forward pass has finished yet; run the model in training mode with gradients "
                 "enabled, then ask again"
             )
-        return self._last.stats()
+        return self._totals.last.stats()
 
-    def report(self) -> str:
-        """The same as a table: where the bytes went, by module, the largest first."""
-        return report.table(self.stats(), repr(self.method))
+    def totals(self) -> Stats:
+        """The same of all forward passes of a training step together, `passes` of them.
+
+        With an optimizer given to `compress`, these are the passes since its last step, and after
+        a step those that led to it, until the next pass is over. Without one, a step ends before
+        the first forward pass that begins when no payload of an earlier one is alive: passes whose
+        graphs live at the same time add up, those of a gradient accumulation do not. Around code,
+        without a model, each pass from backward to backward is then a step.
+        """
+        return self.stats() if self._totals.last is None else self._totals.sums()
+
+    def report(self, *, depth: int | None = None, top: int | None = None) -> str:
+        """`totals()` as a table of 80 columns: where the bytes went, by module, the largest first.
+
+        Layers that are equal but for their number are one line, `layers.{0-11}.mlp`.
+
+        depth  put modules together whose paths begin with the same so many names
+        top    only so many lines, and one for the rest
+        """
+        return report.table(
+            self.totals(), repr(self.method), peak=self._totals.step_peak, depth=depth, top=top
+        )
 
     def explain(self, name: str = "") -> str:
         """Why the saved tensors of a module or site were or were not compressed, and what to do."""
         return report.explain(self.stats(), name, self.min_bytes)
 
+    def metrics(self) -> dict[str, float]:
+        """Numbers for a logger: flat, and every one a finite float.
+
+        step                    forward passes begun, as `Session.step`
+        passes                  forward passes of this training step, see `totals`
+        raw_bytes               what PyTorch would have kept for them, summed
+        saved_bytes             what was kept
+        ratio                   raw_bytes / saved_bytes
+        live_bytes              payloads held at this moment
+        peak_stored_bytes       payloads at the end of a forward pass, the most since the beginning
+        step_peak_stored_bytes  the same in this training step
+        noise_share             quantization variance / SGD variance, by the last `gradient_noise`
+        noise_bias              bias² / squared gradient, by the last `gradient_noise`
+        guard_level             with guard=True: how often errors were halved
+
+        The last three are there when they are known.
+        """
+        sums = Stats(passes=0) if self._totals.last is None else self._totals.sums()
+        total = None if self._noise is None else self._noise.total
+        found = {
+            "step": self.step,
+            "passes": sums.passes,
+            "raw_bytes": sums.raw_bytes,
+            "saved_bytes": sums.stored_bytes,
+            "ratio": sums.ratio,
+            "live_bytes": self.live_bytes,
+            "peak_stored_bytes": self._totals.peak,
+            "step_peak_stored_bytes": self._totals.step_peak,
+            **({} if total is None else {"noise_share": total.share, "noise_bias": total.lean}),
+            **self._policy.metrics(),
+        }
+        return {name: float(value) for name, value in found.items() if math.isfinite(value)}
+
     @property
     def live_bytes(self) -> int:
         """Payload bytes held at this moment, for all graphs that are alive."""
         return self._pool.nbytes
+
+    @property
+    def peak_stored_bytes(self) -> int:
+        """The most of them at the end of a forward pass, since the session began."""
+        return self._totals.peak
 
     # -- learning --------------------------------------------------------------------------
 
@@ -148,20 +231,25 @@ class Session:
 
     def gradient_noise(
         self,
-        batch: tuple[Any, Any],
-        loss: Callable[[Any, Any], torch.Tensor] = F.cross_entropy,
+        batch: noise.Batch,
+        loss: noise.Loss | None = None,
         *,
         draws: int = 16,
         parts: int = 8,
     ) -> NoiseReport:
         """Bias², quantization variance and SGD variance of each parameter's gradient on a batch.
 
-        batch  (inputs, targets); the loss is loss(model(inputs), targets), a mean over samples
+        batch  (inputs, targets): the loss is loss(model(inputs), targets); or a dict of inputs:
+               the model is called as model(**batch), and returns its loss, as its output, as the
+               output's `.loss` or as ["loss"], unless `loss` is given
+        loss   a mean over samples: of (output, targets), by default cross_entropy; for a dict, of
+               (output, batch)
         draws  repeated forward and backward passes with new rounding
-        parts  pieces of the batch whose gradients show the SGD variance
+        parts  pieces of the batch, along the first dimension of its tensors, whose gradients show
+               the SGD variance
 
-        Precision stays as the method has it now. Gradients, buffers, random streams and the
-        session's state are afterwards as they were.
+        Precision stays as the methods of this session and of those inside have it now. Gradients,
+        buffers, random streams and the sessions' state are afterwards as they were.
         """
         model = None if self._model is None else self._model()
         if model is None or self._attachment is None:
@@ -171,29 +259,29 @@ class Session:
                 f"a variance needs at least 2 draws and parts, got {draws} and {parts}"
             )
         names, gradients = noise.gradients_of(model, loss)
-        with self._aside(model):
-            policy, self._policy = self._policy, methods.Lossless().start(None)
-            exact = gradients(*batch)
-            count = min(parts, len(batch[1]))
-            pieces = [
-                gradients(x, y)
-                for x, y in zip(batch[0].chunk(count), batch[1].chunk(count), strict=True)
-            ]
-            self._policy = policy
-            return noise.compare(names, exact, lambda: gradients(*batch), pieces, draws)
+        sessions = [s for m in model.modules() if (s := session_of(m)) is not None]
+        with noise.put_back(model), contextlib.ExitStack() as aside:
+            policies = [aside.enter_context(session._aside()) for session in sessions]
+            for session in sessions:
+                session._policy = methods.Lossless().start(None)
+            exact = gradients(batch)
+            pieces = [gradients(piece) for piece in noise.pieces(batch, parts)]
+            for session, policy in zip(sessions, policies, strict=True):
+                session._policy = policy
+            self._noise = noise.compare(names, exact, lambda: gradients(batch), pieces, draws)
+        return self._noise
 
     @contextlib.contextmanager
-    def _aside(self, model: nn.Module) -> Iterator[None]:
-        """Passes that leave no trace: nothing is learned, and all is put back."""
-        policy, step, last, warned = self._policy, self.step, self._last, self._warned
-        learned, indices = policy.state_dict(), self._indices
-        self._learns, self._warned, self._indices = False, True, None
+    def _aside(self) -> Iterator[Policy]:
+        """Passes that leave no trace: nothing is learned or counted, and all is put back."""
+        policy, step, indices = self._policy, self.step, self._indices
+        learned = policy.state_dict()
+        self._trains, self._indices = False, None
         try:
-            with noise.put_back(model):
-                yield
+            yield policy
         finally:
-            self._learns, self._warned, self._indices = True, warned, indices
-            self._policy, self.step, self._last = policy, step, last
+            self._trains, self._indices = True, indices
+            self._policy, self.step = policy, step
             policy.load_state_dict(learned)
 
     # -- state -----------------------------------------------------------------------------
@@ -230,12 +318,16 @@ class Session:
         if self._attachment is not None:
             self._attachment.remove()
             self._attachment = None
+            self._totals.remove()
+            model = None if self._model is None else self._model()
+            if model is not None and session_of(model) is self:
+                del _SESSIONS[model]
         self._pool.buffers.clear()
 
     def __enter__(self) -> Session:
         if self._model is None:
             watcher = Watcher(lambda: self._begin(None), self._finished)
-            push(watcher)
+            nesting.begin(watcher)
             self._watchers.append(watcher)
         return self
 
@@ -247,8 +339,11 @@ class Session:
     ) -> None:
         if self._model is None:
             watcher = self._watchers.pop()
-            drop(watcher)
-            watcher.finish()
+            nesting.end(watcher)
+            if kind is None:
+                watcher.finish()
+            else:
+                watcher.abandon()
             self._pool.buffers.clear()
         else:
             self.remove()
@@ -258,7 +353,7 @@ class Session:
         what = "any code" if self._model is None else type(model).__name__
         if self._model is not None and self._attachment is None:
             what += " (removed)"
-        ratio = f", {self.stats().ratio:.1f}x" if self._last else ""
+        ratio = f", {self.stats().ratio:.1f}x" if self._totals.last else ""
         return f"<actzip.Session of {what}: {self.method!r}, step {self.step}{ratio}>"
 
     @property
@@ -277,7 +372,7 @@ class Session:
             step, self.step = self.step, self.step + 1
             self._statistics.indices, self._indices = self._indices, None
             self._statistics.together = is_together(root)
-            learns = self._learns and self._policy.begin(step, self._statistics)
+            learns = self._trains and self._policy.begin(step, self._statistics)
         self._tell()
         if self._looked or learns:  # what a look takes for a moment would come on top, and stay
             give_back()
@@ -285,19 +380,27 @@ class Session:
         seed = (self.seed << 32) + step
         observer = Observer(self._statistics, step) if learns else None
         settings = Settings(self._policy, self.min_bytes, seed, self._paths, self._pool, observer)
-        return Trace(settings, root)
+        trace = Trace(settings, root)
+        if self._trains:
+            self._totals.begin(trace)
+        return trace
 
     def _tell(self) -> None:
         for message in self._policy.messages():
             self.log.append(message)
-            warnings.warn(message, ActzipWarning, stacklevel=3)
+            warn(message)
 
     def _finished(self, trace: Trace) -> None:
-        if self._model is None and trace.empty and self._last is not None:
-            return  # the tail of a `with` after its last backward
-        self._last = trace
+        if not self._trains or (self._model is None and trace.empty and self._totals.last):
+            return  # empty: the tail of a `with` after its last backward
+        self._totals.finish(trace)
         if not trace.compressed and not self._warned:
-            self._warned = True
-            warnings.warn(
-                report.nothing(trace.stats(), self.min_bytes), ActzipWarning, stacklevel=2
-            )
+            blind = not trace.visited and _is_trained(trace.root)
+            message = report.nothing(trace.stats(), self.min_bytes, blind=blind)
+            if message is not None:
+                self._warned = True
+                warn(message)
+
+
+def _is_trained(root: nn.Module | None) -> bool:
+    return root is None or any(p.requires_grad for p in root.parameters())

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
-from torch.overrides import _get_current_function_mode, _pop_mode, _push_mode
 from torch.utils.hooks import RemovableHandle
 
 from actzip.autograd.compiled import is_compiled, step_aside
-from actzip.autograd.paths import calls_of
+from actzip.autograd.nesting import begin, drop, end, push
+from actzip.autograd.paths import calls_of, is_call
 from actzip.autograd.watcher import Watcher
 
 #: Makes the watcher of one forward call of a module.
@@ -48,14 +49,14 @@ class _Call:
         self.watcher = watcher
         self._handles: list[RemovableHandle] = []
         if watcher is not None and not is_compiled(module):
-            push(watcher)
+            begin(watcher)
             self._handles = step_aside(
                 module, leave=lambda: drop(watcher), enter=lambda: push(watcher)
             )
 
     def end(self) -> None:
         if self.watcher is not None:
-            drop(self.watcher)
+            end(self.watcher)
         for handle in self._handles:
             handle.remove()
 
@@ -70,14 +71,6 @@ class Attachment:
             model.register_forward_pre_hook(_Hook(self, self._enter)),
             model.register_forward_hook(_Hook(self, self._exit), always_call=True),
         ]
-
-    @staticmethod
-    def of(model: nn.Module) -> Attachment | None:
-        """The attachment a model has, if any."""
-        for hook in model._forward_pre_hooks.values():
-            if isinstance(hook, _Hook):
-                return hook.attachment
-        return None
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -105,7 +98,9 @@ class Attachment:
         if len(self._calls) == depth:
             call = self._calls.pop()
             call.end()
-            if call.watcher is not None:
+            if call.watcher is not None and _raised():
+                call.watcher.abandon()
+            elif call.watcher is not None:
                 call.watcher.finish(output)
 
     def _unwind(self, depth: int) -> None:
@@ -114,18 +109,7 @@ class Attachment:
             self._calls.pop().end()
 
 
-def push(watcher: Watcher) -> None:
-    """Put a watcher on this thread's mode stack."""
-    _push_mode(watcher)
-
-
-def drop(watcher: Watcher) -> None:
-    """Take a watcher off this thread's mode stack, wherever it is on it."""
-    above = []
-    while (mode := _get_current_function_mode()) is not None:
-        _pop_mode()
-        if mode is watcher:
-            break
-        above.append(mode)
-    for mode in reversed(above):
-        _push_mode(mode)
+def _raised() -> bool:
+    """Whether the exit hook runs because forward raised: a module's call then handles it."""
+    trace = sys.exc_info()[2]
+    return trace is not None and is_call(trace.tb_frame)
