@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -16,11 +15,8 @@ from torch import nn
 from actzip import methods, noise, report
 from actzip.autograd import nesting
 from actzip.autograd.attachment import Attachment
-from actzip.autograd.ledger import Stats
 from actzip.autograd.observe import Observer
 from actzip.autograd.paths import Paths
-from actzip.autograd.saved import Pool
-from actzip.autograd.totals import Totals
 from actzip.autograd.trace import Settings, Trace
 from actzip.autograd.watcher import Watcher
 from actzip.control.agree import is_together
@@ -28,6 +24,7 @@ from actzip.control.statistics import Statistics, sample_indices
 from actzip.memory.heap import give_back
 from actzip.methods.base import Method, Policy
 from actzip.noise import NoiseReport
+from actzip.numbers import Numbers
 from actzip.warning import ActzipWarning, warn
 
 __all__ = ["ActzipWarning", "Session", "compress", "session_of"]
@@ -99,7 +96,7 @@ def session_of(model: nn.Module) -> Session | None:
     return None if found is None else found()
 
 
-class Session:
+class Session(Numbers):
     """What `compress` returns: the numbers of the last passes, and the way out."""
 
     def __init__(
@@ -110,109 +107,21 @@ class Session:
         min_bytes: int,
         seed: int,
     ):
-        self.method = method
-        self.optimizer = optimizer
-        self.min_bytes = min_bytes
+        super().__init__(method, method.start(optimizer), optimizer, min_bytes)
         self.seed = seed
-        self.step = 0  #: forward passes begun
         self._model = None if model is None else weakref.ref(model)
         self.log: list[str] = []  #: what a guard did, and why
-        self._policy = method.start(optimizer)
         self._statistics = Statistics(self._policy.history)
         self._indices: torch.Tensor | None = None
         self._trains = True  # False: its passes are not those of a training run
         self._looked = False  # whether the last pass was looked at
         self._paths = Paths()
-        self._pool = Pool()
-        self._totals = Totals(self._pool, optimizer)
-        self._noise: NoiseReport | None = None  # as it was asked for last
         self._lock = threading.Lock()
         self._warned = False
         self._around = threading.local()
         self._attachment = None if model is None else Attachment(model, self._watch)
         if model is not None:
             _SESSIONS[model] = weakref.ref(self)
-
-    # -- numbers ---------------------------------------------------------------------------
-
-    def stats(self) -> Stats:
-        """The last finished forward pass: bytes, ratio, and a row per saved tensor."""
-        if self._totals.last is None:
-            raise RuntimeError(
-                "no forward pass has finished yet; run the model in training mode with gradients "
-                "enabled, then ask again"
-            )
-        return self._totals.last.stats()
-
-    def totals(self) -> Stats:
-        """The same of all forward passes of a training step together, `passes` of them.
-
-        With an optimizer given to `compress`, these are the passes since its last step, and after
-        a step those that led to it, until the next pass is over. Without one, a step ends before
-        the first forward pass that begins when no payload of an earlier one is alive: passes whose
-        graphs live at the same time add up, those of a gradient accumulation do not. Around code,
-        without a model, each pass from backward to backward is then a step.
-        """
-        return self.stats() if self._totals.last is None else self._totals.sums()
-
-    def report(self, *, depth: int | None = None, top: int | None = None) -> str:
-        """`totals()` as a table of 80 columns: where the bytes went, by module, the largest first.
-
-        Layers that are equal but for their number are one line, `layers.{0-11}.mlp`.
-
-        depth  put modules together whose paths begin with the same so many names
-        top    only so many lines, and one for the rest
-        """
-        return report.table(
-            self.totals(), repr(self.method), peak=self._totals.step_peak, depth=depth, top=top
-        )
-
-    def explain(self, name: str = "") -> str:
-        """Why the saved tensors of a module or site were or were not compressed, and what to do."""
-        return report.explain(self.stats(), name, self.min_bytes)
-
-    def metrics(self) -> dict[str, float]:
-        """Numbers for a logger: flat, and every one a finite float.
-
-        step                    forward passes begun, as `Session.step`
-        passes                  forward passes of this training step, see `totals`
-        raw_bytes               what PyTorch would have kept for them, summed
-        saved_bytes             what was kept
-        ratio                   raw_bytes / saved_bytes
-        live_bytes              payloads held at this moment
-        peak_stored_bytes       payloads at the end of a forward pass, the most since the beginning
-        step_peak_stored_bytes  the same in this training step
-        noise_share             quantization variance / SGD variance, by the last `gradient_noise`
-        noise_bias              bias² / squared gradient, by the last `gradient_noise`
-        guard_level             with guard=True: how often errors were halved
-
-        The last three are there when they are known.
-        """
-        sums = Stats(passes=0) if self._totals.last is None else self._totals.sums()
-        total = None if self._noise is None else self._noise.total
-        found = {
-            "step": self.step,
-            "passes": sums.passes,
-            "raw_bytes": sums.raw_bytes,
-            "saved_bytes": sums.stored_bytes,
-            "ratio": sums.ratio,
-            "live_bytes": self.live_bytes,
-            "peak_stored_bytes": self._totals.peak,
-            "step_peak_stored_bytes": self._totals.step_peak,
-            **({} if total is None else {"noise_share": total.share, "noise_bias": total.lean}),
-            **self._policy.metrics(),
-        }
-        return {name: float(value) for name, value in found.items() if math.isfinite(value)}
-
-    @property
-    def live_bytes(self) -> int:
-        """Payload bytes held at this moment, for all graphs that are alive."""
-        return self._pool.nbytes
-
-    @property
-    def peak_stored_bytes(self) -> int:
-        """The most of them at the end of a forward pass, since the session began."""
-        return self._totals.peak
 
     # -- learning --------------------------------------------------------------------------
 
@@ -394,7 +303,7 @@ class Session:
         if not self._trains or (self._model is None and trace.empty and self._totals.last):
             return  # empty: the tail of a `with` after its last backward
         self._totals.finish(trace)
-        if not trace.compressed and not self._warned:
+        if not (trace.compressed or trace.gave_way or self._warned):
             blind = not trace.visited and _is_trained(trace.root)
             message = report.nothing(trace.stats(), self.min_bytes, blind=blind)
             if message is not None:

@@ -212,8 +212,8 @@ class Trace:
 
     @property
     def visited(self) -> bool:
-        """Whether any autograd node was seen, here or by a session inside."""
-        return self.gave_way or bool(self._plans)
+        """Whether any autograd node was seen."""
+        return bool(self._plans)
 
     @property
     def coded_bytes(self) -> int:

@@ -33,8 +33,8 @@ def fold(items: Sequence[tuple[str, T]], kind: Callable[[T], Hashable]) -> dict[
     In the order in which each first appears.
     """
     groups: dict[_Path, list[T]] = {}
-    for path, item in items:
-        groups.setdefault(_parse(path), []).append(item)
+    for name, item in items:
+        groups.setdefault(_parse(name), []).append(item)
     kinds = {path: tuple(kind(item) for item in found) for path, found in groups.items()}
     deepest = max(map(len, groups), default=0)
     for at in reversed(range(deepest)):
@@ -57,7 +57,7 @@ def _joined(
     for paths in merged:
         first = path = paths[0]
         if len(paths) > 1:
-            numbers = frozenset().union(*(each[at] for each in paths))  # type: ignore[arg-type]
+            numbers = frozenset(n for each in paths for n in each[at] if isinstance(n, int))
             path = (*first[:at], numbers, *first[at + 1 :])
         found[path] = [item for each in paths for item in groups[each]]
         whose[path] = kinds[first]

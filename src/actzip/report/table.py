@@ -35,7 +35,7 @@ def table(
     lines.append(_line("module", "plain", "stored", "ratio"))
     lines.append("─" * _WIDTH)
     for module, rows in groups[:top]:
-        lines += _module(module, rows)
+        lines += _module(module, rows, common)
     rest = [row for _, rows in groups[top:] for row in rows] if top is not None else []
     if rest:
         lines.append(_sized(f"({len(groups[top:])} more)", _raw(rest), _stored(rest)))
@@ -76,7 +76,7 @@ def _kind(row: Row) -> tuple[str, ...]:
     return row.node, row.slot, row.role.value, codes.kind(row.codec), shared, str(row.raw_bytes)
 
 
-def _module(module: str, rows: list[Row]) -> list[str]:
+def _module(module: str, rows: list[Row], common: str) -> list[str]:
     """Its line, and one for each kind of tensor that it keeps."""
     lines = [_sized(module or "(model)", _raw(rows), _stored(rows))]
     kept: dict[Hashable, list[Row]] = defaultdict(list)
@@ -85,7 +85,7 @@ def _module(module: str, rows: list[Row]) -> list[str]:
     for same in kept.values():
         count = f" ({len(same)}×)" if len(same) > 1 else ""
         op = same[0].node.removesuffix("Backward0")
-        lines += _indented(f"{op}.{same[0].slot}: {_how(same)}{count}")
+        lines += _indented(f"{op}.{same[0].slot}: {_how(same, common)}{count}")
     return lines
 
 
@@ -95,14 +95,15 @@ def _fate(row: Row) -> Hashable:
     return unnumbered(row.shared_with) if row.shared_with else None
 
 
-def _how(rows: list[Row]) -> str:
+def _how(rows: list[Row], common: str) -> str:
     row = rows[0]
     if row.codec:
         code = codes.together(each.codec for each in rows)
         return f"{row.role.value}, {code}, {size(_stored(rows))}"
     if row.shared_with:
         names = {each.shared_with for each in rows}
-        name = row.shared_with if len(names) == 1 else unnumbered(row.shared_with)
+        name = _path(row.shared_with, common, None).replace("Backward0", "")
+        name = name if len(names) == 1 else unnumbered(name)
         return f"{row.role.value}, shared with {name}"
     return f"{row.role.value}, left alone, {size(_stored(rows))}"
 
