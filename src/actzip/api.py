@@ -76,9 +76,8 @@ def compress(
     old = None if model is None else session_of(model)
     if old is not None and not replace:
         raise ValueError(
-            f"this {type(model).__name__} is compressed by another session already, {old!r}; "
-            "actzip.session_of(model).remove() removes it, compress(model, …, replace=True) "
-            "takes its place"
+            f"this {type(model).__name__} is compressed by another session already, {old!r}; call "
+            "actzip.session_of(model).remove() first, or compress(model, …, replace=True)"
         )
     if old is not None:
         old.remove()

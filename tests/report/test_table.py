@@ -55,14 +55,14 @@ def asked(method: str = "fixed", rows: int = 64, **options: int) -> str:
 
 def test_equal_layers_are_one_line_below_the_common_path() -> None:
     text = asked()
-    assert "paths are below base_model.model.layers" in text
+    assert "paths are below base_model.model\n" in text
     names = re.findall(r"^(\S+) +[\d.]+ \w+ +[\d.]+ \w+ +[\d.]+x$", text, re.MULTILINE)
-    assert "{0-11}.up_projection_with_a_long_name" in names
-    assert "{0-11}.norm" in names
-    assert not any(name.startswith("0.") for name in names)
+    assert "layers.{0-11}.up_projection_with_a_long_name" in names
+    assert "layers.{0-11}.norm" in names
+    assert not any(name.startswith("layers.0") for name in names)
     said = " ".join(text.split())
-    assert "NativeLayerNorm.input: linear, Group(bits=2, zero=True), " in said
-    assert "Addmm.mat1: linear, shared with *:Tanh.result (12×)" in said
+    assert "NativeLayerNorm.input: nonlinear, Group(bits=4), " in said
+    assert "Addmm.mat1: linear, shared with layers.*:Tanh.result (12×)" in said
 
 
 def test_the_lines_add_up_with_depth_and_top_too() -> None:
@@ -71,12 +71,14 @@ def test_the_lines_add_up_with_depth_and_top_too() -> None:
         found = re.findall(r" ([\d.]+) (\w+) +[\d.]+ \w+ +(?:[\d.]+x|-)$", text, re.MULTILINE)
         return sum(float(number) * units[unit] for number, unit in found)
 
-    whole, top, deep = asked(), asked(top=1), asked(depth=1)
+    whole, top, deep = asked(), asked(top=1), asked(depth=2)
     assert "more)" in top
     assert len(top.splitlines()) < len(whole.splitlines())
     assert plain(whole) == pytest.approx(plain(top), rel=0.01)
     assert plain(whole) == pytest.approx(plain(deep), rel=0.01)
-    assert [line.split()[0] for line in deep.splitlines() if line.startswith("{")] == ["{0-11}"]
+    assert [line.split()[0] for line in deep.splitlines() if line.startswith("layers")] == [
+        "layers.{0-11}"
+    ]
 
 
 def test_bits_of_each_sample_are_shown_by_their_mean() -> None:
@@ -107,7 +109,8 @@ def test_questions_that_make_no_sense(options: dict[str, int]) -> None:
 
 
 def test_prefix_is_what_all_paths_share_less_their_own_name() -> None:
-    assert prefix(["a.b.0.x", "a.b.1.x", ""]) == "a.b"
+    assert prefix(["a.b.x", "a.b.y.z", ""]) == "a.b"
+    assert prefix(["a.b.0.x", "a.b.1.x", ""]) == prefix(["a.b.0.1.x", "a.b.0.2"]) == "a"
     assert prefix(["a.b", "a.b.c"]) == "a"
     assert prefix(["a", "b"]) == prefix(["a.b"]) == prefix([]) == ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from actzip.autograd.ledger import Row, Stats
 from actzip.memory.measure import size
 from actzip.methods.base import Role
+from actzip.report import codes
 
 
 def explain(stats: Stats, name: str, min_bytes: int) -> str:
@@ -47,7 +48,8 @@ def nothing(stats: Stats, min_bytes: int, *, blind: bool) -> str | None:
 
 def _one(row: Row) -> str:
     if row.codec:
-        return f"{row.name}: stored with {row.codec} as {row.role.value}, {size(row.stored_bytes)}."
+        code = codes.short(row.codec)
+        return f"{row.name}: stored with {code} as {row.role.value}, {size(row.stored_bytes)}."
     if row.shared_with:
         return f"{row.name}: costs nothing, it is read from {row.shared_with}."
     return f"{row.name}: left alone, {size(row.stored_bytes)}: {row.reason}. {_advice(row)}"

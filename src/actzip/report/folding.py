@@ -16,7 +16,10 @@ _Path = tuple[str | frozenset[int], ...]
 
 
 def prefix(paths: Iterable[str]) -> str:
-    """The names that all paths begin with, less the last of the shortest; "" if there are none."""
+    """The names that all paths begin with; "" if there are none.
+
+    Each path keeps a name beyond it, and a number the name before it: `layers.0`.
+    """
     split = [path.split(".") for path in paths if path]
     if len(split) < 2:
         return ""
@@ -24,6 +27,8 @@ def prefix(paths: Iterable[str]) -> str:
     same = 0
     while same < most and len({parts[same] for parts in split}) == 1:
         same += 1
+    while same and any(parts[same].isdecimal() for parts in split):
+        same -= 1
     return ".".join(split[0][:same])
 
 
