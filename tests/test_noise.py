@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import actzip
-from actzip.noise import Noise, NoiseReport, compare
+from actzip.noise import Noise, NoiseReport, compare, pieces
 from trained import batch, resnet
 
 
@@ -231,3 +232,89 @@ def test_a_session_without_a_model() -> None:
     removed.remove()
     with pytest.raises(RuntimeError, match="a session of a model"):
         removed.gradient_noise(batch())
+
+
+# -- batches by name ------------------------------------------------------------------------------
+
+
+class Named(nn.Module):
+    """Takes its inputs by name and returns its loss, in the form that is asked for."""
+
+    def __init__(self, form: str):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(256, 64), nn.Tanh(), nn.Linear(64, 10))
+        self.form = form
+
+    def forward(
+        self, pixels: Tensor, labels: Tensor | None = None, scale: Tensor | None = None, k: int = 1
+    ) -> Any:
+        assert k == 3
+        assert scale is not None
+        assert scale.shape == (2,)
+        output = self.body(pixels) * scale[0]
+        if labels is None:
+            return output
+        loss = F.cross_entropy(output, labels)
+        if self.form == "attribute":
+            return SimpleNamespace(loss=loss, logits=output)
+        return {"loss": loss, "logits": output} if self.form == "item" else loss
+
+
+def named(labels: bool = True) -> dict[str, Any]:
+    x, y = batch(0, 32)
+    inputs = {"pixels": x.flatten(1), "scale": torch.ones(2), "k": 3}
+    return {**inputs, "labels": y} if labels else inputs
+
+
+@pytest.mark.parametrize("form", ["attribute", "item", "scalar"])
+def test_named_inputs_give_the_figures_of_the_pair(form: str) -> None:
+    x, y = batch(0, 32)
+    model = Named(form)
+    with actzip.compress(model.body, actzip.Fixed(), min_bytes=0) as session:
+        pair = session.gradient_noise((x.flatten(1), y), draws=4)
+    with actzip.compress(model, actzip.Fixed(), min_bytes=0) as session:
+        found = session.gradient_noise(named(), draws=4)
+    assert [row.parameter for row in found] == [f"body.{row.parameter}" for row in pair]
+    for ours, theirs in zip(found, pair, strict=True):
+        assert ours.signal == pytest.approx(theirs.signal, rel=1e-4)
+        assert ours.sgd == pytest.approx(theirs.sgd, rel=1e-4)
+
+
+def test_a_loss_of_named_inputs_is_given_output_and_batch() -> None:
+    model, inputs = Named("scalar"), named(labels=False)
+    x = inputs["pixels"]
+    with actzip.compress(model.body, actzip.Fixed(), min_bytes=0) as session:
+        pair = session.gradient_noise((x, x[:, :10]), F.mse_loss, draws=2).total
+    with actzip.compress(model, actzip.Fixed(), min_bytes=0) as session:
+        found = session.gradient_noise(
+            inputs, lambda output, given: F.mse_loss(output, given["pixels"][:, :10]), draws=2
+        ).total
+    assert found.signal == pytest.approx(pair.signal, rel=1e-4)
+    assert found.sgd == pytest.approx(pair.sgd, rel=1e-4)
+
+
+def test_named_inputs_beside_targets() -> None:
+    _, y = batch(0, 32)
+    model = Named("scalar")
+    with actzip.compress(model, actzip.Fixed(), min_bytes=0) as session:
+        found = session.gradient_noise((named(labels=False), y), draws=2)
+        same = session.gradient_noise(named(), draws=2)
+    assert found.total.signal == pytest.approx(same.total.signal, rel=1e-5)
+    assert found.total.sgd == pytest.approx(same.total.sgd, rel=1e-5)
+
+
+def test_named_inputs_without_a_loss_or_a_tensor() -> None:
+    model = Named("scalar")
+    with actzip.compress(model, actzip.Fixed(), min_bytes=0) as session:
+        with pytest.raises(TypeError, match="must return its loss"):
+            session.gradient_noise(named(labels=False))
+        assert (session.step, len(session.log)) == (0, 0)
+    with pytest.raises(ValueError, match="sample dimension"):
+        pieces({"k": 3}, 4)
+
+
+def test_a_batch_is_cut_along_its_samples() -> None:
+    cut = pieces({"a": torch.arange(9), "b": torch.ones(2), "c": "word"}, 8)
+    assert [piece["a"].tolist() for piece in cut] == [[0, 1], [2, 3], [4, 5], [6, 7], [8]]
+    assert all(piece["b"].shape == (2,) and piece["c"] == "word" for piece in cut)

@@ -6,7 +6,7 @@ _heap.ask_for_huge_pages()  # before anything makes a tensor
 
 # ruff: noqa: E402
 from actzip import codecs, memory
-from actzip.api import Session, compress
+from actzip.api import Session, compress, session_of
 from actzip.autograd.ledger import Stats
 from actzip.autograd.slots import register as register_slot
 from actzip.growth import Growth, grow_batch
@@ -34,4 +34,5 @@ __all__ = [
     "measure",
     "memory",
     "register_slot",
+    "session_of",
 ]

@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from actzip import methods, noise, report
-from actzip.autograd.attachment import Attachment, drop, push
+from actzip.autograd import nesting
+from actzip.autograd.attachment import Attachment
 from actzip.autograd.failures import Failures
-from actzip.autograd.ledger import Stats
 from actzip.autograd.observe import Observer
 from actzip.autograd.paths import Paths
-from actzip.autograd.saved import Pool
 from actzip.autograd.trace import Settings, Trace
 from actzip.autograd.watcher import Watcher
 from actzip.control.agree import is_together
 from actzip.control.statistics import Statistics, sample_indices
 from actzip.memory.heap import give_back
-from actzip.methods.base import Method
+from actzip.methods.base import Method, Policy
 from actzip.noise import NoiseReport
-from actzip.warning import ActzipWarning
+from actzip.numbers import Numbers
+from actzip.warning import ActzipWarning, warn
+
+__all__ = ["ActzipWarning", "Session", "compress", "session_of"]
 
 _STATE = 2  # version of Session.state_dict()
 _TURN = 0x632BE59BD9B4E019  # keeps the seeds of a step's parts apart
+
+#: The session of each model that has one; the model's hooks keep it alive.
+_SESSIONS: weakref.WeakKeyDictionary[nn.Module, weakref.ref[Session]] = weakref.WeakKeyDictionary()
 
 
 def compress(
@@ -43,6 +46,7 @@ def compress(
     seed: int = 0,
     guard: bool = False,
     eval_mode: bool = False,
+    replace: bool = False,
     **options: Any,
 ) -> Session:
     """Keep the tensors that autograd saves in compressed form.
@@ -50,12 +54,16 @@ def compress(
     With a model, every forward call of it in training mode is compressed from now on, until
     `session.remove()`. Without one, the session is a context manager around any code.
 
+    A part of a compressed model can have a session of its own, a `with` inside its forward as
+    well: the inner session wins for its part, and the outer one has the rest.
+
     method     a name with its options as keywords, or a method object such as `Lossless()`
-    optimizer  for methods that read the optimizer's state
+    optimizer  for methods that read the optimizer's state, and to know when a step is over
     min_bytes  tensors in smaller storages are left alone
     seed       of the rounding; PyTorch's random streams are never touched
     guard      raise precision, with a warning, when gradients or losses leave their band
     eval_mode  compress passes with gradients in eval mode too (fine-tuning with frozen BatchNorm)
+    replace    remove the session that the model has, if any
     """
     if model is not None and not isinstance(model, nn.Module):
         raise TypeError(
@@ -67,18 +75,32 @@ def compress(
     for name, value in (("min_bytes", min_bytes), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise ValueError(f"{name} must be a whole number of at least 0, got {value!r}")
-    if model is not None and Attachment.of(model) is not None:
-        raise ValueError(
-            f"this {type(model).__name__} is compressed by another session already; call that "
-            "session's remove() first"
-        )
     chosen = methods.resolve(method, options)
     chosen = methods.Guarded(chosen) if guard else chosen
+    old = None if model is None else session_of(model)
+    if old is not None and not replace:
+        raise ValueError(
+            f"this {type(model).__name__} is compressed by another session already, {old!r}; call "
+            "actzip.session_of(model).remove() first, or compress(model, …, replace=True)"
+        )
+    if old is not None:
+        old.remove()
     return Session(model, chosen, optimizer, min_bytes, seed, eval_mode)
 
 
-class Session:
-    """What `compress` returns: the numbers of the last forward pass, and the way out."""
+def session_of(model: nn.Module) -> Session | None:
+    """The session that `compress(model, …)` made and that was not removed; None if there is none.
+
+    A part of a compressed model has none, unless it was given one of its own.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"session_of needs an nn.Module, got {type(model).__name__}")
+    found = _SESSIONS.get(model)
+    return None if found is None else found()
+
+
+class Session(Numbers):
+    """What `compress` returns: the numbers of the last passes, and the way out."""
 
     def __init__(
         self,
@@ -89,23 +111,17 @@ class Session:
         seed: int,
         eval_mode: bool = False,
     ):
-        self.method = method
-        self.optimizer = optimizer
-        self.min_bytes = min_bytes
+        super().__init__(method, method.start(optimizer), optimizer, min_bytes)
         self.seed = seed
-        self.step = 0  #: forward passes begun
         self._model = None if model is None else weakref.ref(model)
         self.log: list[str] = []  #: what a guard did, and why
-        self._policy = method.start(optimizer)
         self._statistics = Statistics(self._policy.history)
         self._indices: torch.Tensor | None = None
-        self._learns = True
+        self._trains = True  # False: its passes are not those of a training run
         self._looks = False  # whether this step is looked at
         self._looked = False  # whether the last pass was looked at
         self._ran: list[int] = []  # ids of the modules that were called in this step
         self._paths = Paths()
-        self._pool = Pool()
-        self._last: Trace | None = None
         self._lock = threading.Lock()
         self._warned = False
         self._failures = Failures()
@@ -113,30 +129,8 @@ class Session:
         self._attachment = (
             None if model is None else Attachment(model, self._watch, self._failures, eval_mode)
         )
-
-    # -- numbers ---------------------------------------------------------------------------
-
-    def stats(self) -> Stats:
-        """The last finished forward pass: bytes, ratio, and a row per saved tensor."""
-        if self._last is None:
-            raise RuntimeError(
-                "no forward pass has finished yet; run the model in training mode with gradients "
-                "enabled, then ask again"
-            )
-        return self._last.stats()
-
-    def report(self) -> str:
-        """The same as a table: where the bytes went, by module, the largest first."""
-        return report.table(self.stats(), repr(self.method))
-
-    def explain(self, name: str = "") -> str:
-        """Why the saved tensors of a module or site were or were not compressed, and what to do."""
-        return report.explain(self.stats(), name, self.min_bytes)
-
-    @property
-    def live_bytes(self) -> int:
-        """Payload bytes held at this moment, for all graphs that are alive."""
-        return self._pool.nbytes
+        if model is not None:
+            _SESSIONS[model] = weakref.ref(self)
 
     # -- learning --------------------------------------------------------------------------
 
@@ -155,20 +149,25 @@ class Session:
 
     def gradient_noise(
         self,
-        batch: tuple[Any, Any],
-        loss: Callable[[Any, Any], torch.Tensor] = F.cross_entropy,
+        batch: noise.Batch,
+        loss: noise.Loss | None = None,
         *,
         draws: int = 16,
         parts: int = 8,
     ) -> NoiseReport:
         """Bias², quantization variance and SGD variance of each parameter's gradient on a batch.
 
-        batch  (inputs, targets); the loss is loss(model(inputs), targets), a mean over samples
+        batch  (inputs, targets): the loss is loss(model(inputs), targets); or a dict of inputs:
+               the model is called as model(**batch), and returns its loss, as its output, as the
+               output's `.loss` or as ["loss"], unless `loss` is given
+        loss   a mean over samples: of (output, targets), by default cross_entropy; for a dict, of
+               (output, batch)
         draws  repeated forward and backward passes with new rounding
-        parts  pieces of the batch whose gradients show the SGD variance
+        parts  pieces of the batch, along the first dimension of its tensors, whose gradients show
+               the SGD variance
 
-        Precision stays as the method has it now. Gradients, buffers, random streams and the
-        session's state are afterwards as they were.
+        Precision stays as the methods of this session and of those inside have it now. Gradients,
+        buffers, random streams and the sessions' state are afterwards as they were.
         """
         model = None if self._model is None else self._model()
         if model is None or self._attachment is None:
@@ -178,29 +177,29 @@ class Session:
                 f"a variance needs at least 2 draws and parts, got {draws} and {parts}"
             )
         names, gradients = noise.gradients_of(model, loss)
-        with self._aside(model):
-            policy, self._policy = self._policy, methods.Lossless().start(None)
-            exact = gradients(*batch)
-            count = min(parts, len(batch[1]))
-            pieces = [
-                gradients(x, y)
-                for x, y in zip(batch[0].chunk(count), batch[1].chunk(count), strict=True)
-            ]
-            self._policy = policy
-            return noise.compare(names, exact, lambda: gradients(*batch), pieces, draws)
+        sessions = [s for m in model.modules() if (s := session_of(m)) is not None]
+        with noise.put_back(model), contextlib.ExitStack() as aside:
+            policies = [aside.enter_context(session._aside()) for session in sessions]
+            for session in sessions:
+                session._policy = methods.Lossless().start(None)
+            exact = gradients(batch)
+            pieces = [gradients(piece) for piece in noise.pieces(batch, parts)]
+            for session, policy in zip(sessions, policies, strict=True):
+                session._policy = policy
+            self._noise = noise.compare(names, exact, lambda: gradients(batch), pieces, draws)
+        return self._noise
 
     @contextlib.contextmanager
-    def _aside(self, model: nn.Module) -> Iterator[None]:
-        """Passes that leave no trace: nothing is learned, and all is put back."""
-        policy, step, last, warned = self._policy, self.step, self._last, self._warned
-        learned, indices = policy.state_dict(), self._indices
-        self._learns, self._warned, self._indices = False, True, None
+    def _aside(self) -> Iterator[Policy]:
+        """Passes that leave no trace: nothing is learned or counted, and all is put back."""
+        policy, step, indices = self._policy, self.step, self._indices
+        learned = policy.state_dict()
+        self._trains, self._indices = False, None
         try:
-            with noise.put_back(model):
-                yield
+            yield policy
         finally:
-            self._learns, self._warned, self._indices = True, warned, indices
-            self._policy, self.step, self._last = policy, step, last
+            self._trains, self._indices = True, indices
+            self._policy, self.step = policy, step
             policy.load_state_dict(learned)
 
     # -- state -----------------------------------------------------------------------------
@@ -237,12 +236,16 @@ class Session:
         if self._attachment is not None:
             self._attachment.remove()
             self._attachment = None
+            self._totals.remove()
+            model = None if self._model is None else self._model()
+            if model is not None and session_of(model) is self:
+                del _SESSIONS[model]
         self._pool.buffers.clear()
 
     def __enter__(self) -> Session:
         if self._model is None:
             watcher = Watcher(lambda: self._begin(None), self._finished)
-            push(watcher)
+            nesting.begin(watcher)
             self._watchers.append(watcher)
         return self
 
@@ -254,8 +257,11 @@ class Session:
     ) -> None:
         if self._model is None:
             watcher = self._watchers.pop()
-            drop(watcher)
-            watcher.finish()
+            nesting.end(watcher)
+            if kind is None:
+                watcher.finish()
+            else:
+                watcher.abandon()
             self._pool.buffers.clear()
         else:
             self.remove()
@@ -265,7 +271,7 @@ class Session:
         what = "any code" if self._model is None else type(model).__name__
         if self._model is not None and self._attachment is None:
             what += " (removed)"
-        ratio = f", {self.stats().ratio:.1f}x" if self._last else ""
+        ratio = f", {self.stats().ratio:.1f}x" if self._totals.last else ""
         return f"<actzip.Session of {what}: {self.method!r}, step {self.step}{ratio}>"
 
     @property
@@ -291,7 +297,7 @@ class Session:
                 self._ran = []
                 self._statistics.indices, self._indices = self._indices, None
                 self._statistics.together = is_together(root)
-                self._looks = self._learns and self._learn(self.step - 1)
+                self._looks = self._trains and self._learn(self.step - 1)
             self._ran.append(id(running))
             step, learns, turn = self.step - 1, self._looks, len(self._ran) - 1
         self._tell()
@@ -309,7 +315,10 @@ class Session:
             failures=self._failures,
             observer=observer,
         )
-        return Trace(settings, root, running)
+        trace = Trace(settings, root, running)
+        if self._trains:
+            self._totals.begin(trace)
+        return trace
 
     def _learn(self, step: int) -> bool:
         """Whether the method wants to look at this pass's backward."""
@@ -323,14 +332,19 @@ class Session:
     def _tell(self) -> None:
         for message in self._policy.messages():
             self.log.append(message)
-            warnings.warn(message, ActzipWarning, stacklevel=3)
+            warn(message)
 
     def _finished(self, trace: Trace) -> None:
-        if self._model is None and trace.empty and self._last is not None:
-            return  # the tail of a `with` after its last backward
-        self._last = trace
-        if not trace.compressed and not self._warned:
-            self._warned = True
-            warnings.warn(
-                report.nothing(trace.stats(), self.min_bytes), ActzipWarning, stacklevel=2
-            )
+        if not self._trains or (self._model is None and trace.empty and self._totals.last):
+            return  # empty: the tail of a `with` after its last backward
+        self._totals.finish(trace)
+        if not (trace.compressed or trace.gave_way or self._warned):
+            blind = not trace.visited and _is_trained(trace.root)
+            message = report.nothing(trace.stats(), self.min_bytes, blind=blind)
+            if message is not None:
+                self._warned = True
+                warn(message)
+
+
+def _is_trained(root: nn.Module | None) -> bool:
+    return root is None or any(p.requires_grad for p in root.parameters())

@@ -66,17 +66,6 @@ def test_two_sessions_report_their_own_models() -> None:
         assert any(row.node == "ConvolutionBackward0" for row in first.stats().sites)
 
 
-def test_a_session_inside_a_session_leaves_gradients_alone() -> None:
-    model = convnet()
-    expected = gradients(copy.deepcopy(model), loss_of())
-    with actzip.compress(model) as inner, actzip.compress() as outer:
-        with pytest.warns(actzip.ActzipWarning, match="another session"):
-            ours = gradients(model, loss_of())
-        assert_equal(ours, expected)
-        assert any("another session" in kind for kind in inner.stats().unseen)
-    assert outer.stats().compressed
-
-
 def test_a_forward_that_hides_its_ops_warns_once() -> None:
     class Hidden(nn.Module):
         def __init__(self) -> None:
@@ -95,6 +84,46 @@ def test_a_forward_that_hides_its_ops_warns_once() -> None:
         with pytest.warns(actzip.ActzipWarning, match="saw no saved tensor"):
             model(torch.randn(64, 64))
         model(torch.randn(64, 64))  # a second warning would fail the test
+
+
+def test_a_forward_that_raised_or_trains_nothing_does_not_use_up_the_warning() -> None:
+    class Moody(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(64, 64)
+            self.mood = "raise"
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.mood == "raise":
+                raise ValueError("bad mood")
+            with torch.set_grad_enabled(self.mood != "hide"):
+                return torch.relu(self.lin(x))
+
+    model, x = Moody(), torch.randn(64, 64)
+    with actzip.compress(model) as session:
+        with pytest.raises(ValueError, match="bad mood"):
+            model(x)
+        with pytest.raises(RuntimeError, match="no forward pass has finished"):
+            session.stats()
+        model.requires_grad_(False)
+        model.mood = "fine"
+        model(x)  # a warning would fail the test
+        assert session.stats().raw_bytes == 0
+        model.lin.bias.requires_grad_(True)
+        model.lin.weight.requires_grad_(False)
+        model(x)
+        model.mood = "hide"
+        try:
+            raise KeyError  # while the user handles an exception of his own
+        except KeyError:
+            with pytest.warns(actzip.ActzipWarning, match="saw no saved tensor"):
+                model(x)
+
+
+def test_a_with_block_that_raised_does_not_warn() -> None:
+    session = actzip.compress()
+    with pytest.raises(ValueError, match="early"), session:
+        raise ValueError("early")
 
 
 def test_a_recursive_call_is_one_forward() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -10,13 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 from torch.compiler import is_compiling
-from torch.overrides import _get_current_function_mode, _pop_mode, _push_mode
 from torch.utils.hooks import RemovableHandle
 
 from actzip.autograd.compiled import is_compiled, not_compiled, say_that_it_is_compiled
 from actzip.autograd.failures import Failures
 from actzip.autograd.identity import tensors_in
-from actzip.autograd.paths import calls_of, runs_around
+from actzip.autograd.nesting import begin, end
+from actzip.autograd.paths import calls_of, is_call, runs_around
 from actzip.autograd.watcher import Watcher
 from actzip.warning import warn
 
@@ -99,13 +100,20 @@ class _Call:
         self.module = module
         self._leave = leave
         if watcher is not None and not is_compiled(module):
-            push(watcher)
+            begin(watcher)
 
     def end(self) -> None:
         if self.watcher is not None:
-            drop(self.watcher)
+            end(self.watcher)
         if self._leave is not None:
             self._leave.remove()
+
+    def finish(self, output: object) -> None:
+        self.end()
+        if self.watcher is not None and _raised():
+            self.watcher.abandon()
+        elif self.watcher is not None:
+            self.watcher.finish(output)
 
 
 class Attachment:
@@ -130,14 +138,6 @@ class Attachment:
         self._modules = [weakref.ref(module) for module in (model, *children)]
         for module in (model, *children):
             module.__dict__[_SCRIPTING] = _Scripting(module)
-
-    @staticmethod
-    def of(model: nn.Module) -> Attachment | None:
-        """The attachment a model has, if any."""
-        for hook in _hooks_of(model):
-            if hook.attachment._modules[0]() is model:
-                return hook.attachment
-        return None
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -178,10 +178,8 @@ class Attachment:
         self._unwind(depth)
         if len(self._calls) == depth:
             call = self._calls.pop()
-            call.end()
-            if call.watcher is not None:
-                call.watcher.finish(output)
-            elif not self._told_of_eval and not module.training:
+            call.finish(output)
+            if call.watcher is None and not self._told_of_eval and not module.training:
                 self._tell_of_eval(output)
 
     def _enter_child(self, child: nn.Module, args: object) -> None:
@@ -198,10 +196,7 @@ class Attachment:
     def _exit_child(self, child: nn.Module, args: object, output: object) -> None:
         if calls_of(child) > 1 or not self._calls or self._calls[-1].module is not child:
             return
-        call = self._calls.pop()
-        call.end()
-        if call.watcher is not None:
-            call.watcher.finish(output)
+        self._calls.pop().finish(output)
 
     def _tell_of_eval(self, output: object) -> None:
         """Somebody may train in eval mode, with frozen BatchNorm say, and wonder."""
@@ -228,18 +223,7 @@ def _callable_children(model: nn.Module) -> Iterator[nn.Module]:
             yield child
 
 
-def push(watcher: Watcher) -> None:
-    """Put a watcher on this thread's mode stack."""
-    _push_mode(watcher)
-
-
-def drop(watcher: Watcher) -> None:
-    """Take a watcher off this thread's mode stack, wherever it is on it."""
-    above = []
-    while (mode := _get_current_function_mode()) is not None:
-        _pop_mode()
-        if mode is watcher:
-            break
-        above.append(mode)
-    for mode in reversed(above):
-        _push_mode(mode)
+def _raised() -> bool:
+    """Whether the exit hook runs because forward raised: a module's call then handles it."""
+    trace = sys.exc_info()[2]
+    return trace is not None and is_call(trace.tb_frame)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from actzip.methods.base import Role, Site
 
@@ -18,6 +18,7 @@ class Row:
     codec: str = ""
     shared_with: str = ""  #: the site that holds the bytes this one reads
     reason: str = ""  #: why it was left alone
+    count: int = 1  #: of the forward passes that the bytes are summed over
 
     @property
     def name(self) -> str:
@@ -42,7 +43,7 @@ class Row:
 
 @dataclass
 class Stats:
-    """The last finished forward pass, in bytes; `Session.report()` shows it as a table."""
+    """One forward pass, or all of a training step together, in bytes."""
 
     raw_bytes: int = 0  #: unique storages autograd would keep; no parameters, no buffers
     stored_bytes: int = 0  #: payloads with their headers, and what was left alone
@@ -53,6 +54,7 @@ class Stats:
     slab_bytes: int = 0  #: slabs that payloads live in, at the moment of asking
     buffer_bytes: int = 0  #: buffers that decoded tensors go into, at the moment of asking
     backend: str = ""
+    passes: int = 1  #: forward passes that the bytes are summed over
 
     @property
     def ratio(self) -> float:
@@ -62,3 +64,29 @@ class Stats:
     def compressed(self) -> int:
         """How many saved tensors are held by actzip."""
         return sum(not row.reason for row in self.sites)
+
+    def __add__(self, later: Stats) -> Stats:
+        """Both together, a row for each site; what does not add up is as `later` has it."""
+        rows = {row.name: row for row in self.sites}
+        for row in later.sites:
+            before = rows.get(row.name)
+            rows[row.name] = row if before is None else _sum(before, row)
+        return replace(
+            later,
+            raw_bytes=self.raw_bytes + later.raw_bytes,
+            stored_bytes=self.stored_bytes + later.stored_bytes,
+            small_bytes=self.small_bytes + later.small_bytes,
+            sites=list(rows.values()),
+            unknown=self.unknown + later.unknown,
+            unseen=self.unseen + later.unseen,
+            passes=self.passes + later.passes,
+        )
+
+
+def _sum(row: Row, later: Row) -> Row:
+    return replace(
+        later,
+        raw_bytes=row.raw_bytes + later.raw_bytes,
+        stored_bytes=row.stored_bytes + later.stored_bytes,
+        count=row.count + later.count,
+    )

@@ -15,6 +15,11 @@ from torch import nn
 _CALL = nn.Module._call_impl.__code__
 
 
+def is_call(frame: FrameType) -> bool:
+    """Whether this frame is a call of a module."""
+    return frame.f_code is _CALL
+
+
 def _call(frame: FrameType | None) -> FrameType | None:
     """The innermost call of a module, from this frame outwards."""
     while frame is not None and frame.f_code is not _CALL:

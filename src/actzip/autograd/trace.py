@@ -62,6 +62,7 @@ class Trace:
         self._settings = settings
         self._registry = Registry(settings.policy, settings.seed, settings.pool)
         self.pending = self._registry.pending  #: not empty: `returned` waits for the call's output
+        self.gave_way = False  #: to another session, for a part of the pass
         self._running = True
         self._args: object = ()  # of the call that made the node being visited
         self._readers: dict[str, Reader] = {}  # of its values in a lossy code
@@ -234,6 +235,16 @@ class Trace:
     def empty(self) -> bool:
         """Whether no saved tensor was seen."""
         return not (self._rows or self._small or self._unseen)
+
+    @property
+    def visited(self) -> bool:
+        """Whether any autograd node was seen."""
+        return bool(self._plans)
+
+    @property
+    def coded_bytes(self) -> int:
+        """Bytes of the payloads that this pass made."""
+        return sum(row.stored_bytes for row in self._rows if row.codec)
 
     @property
     def compressed(self) -> bool:

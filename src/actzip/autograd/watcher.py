@@ -54,18 +54,38 @@ class Watcher(TorchFunctionMode):
 
     Without a root module nobody says when a forward pass ends, so a backward pass ends it, and
     the next op begins a new one: a whole training loop may run inside one `with`.
+
+    While it is paused another watcher has the ops of this thread, see nesting.py. The nodes that
+    they make are walked through, because there may be ours beyond, and not visited.
     """
 
     def __init__(self, begin: Callable[[], Trace], finished: Callable[[Trace], None]):
         super().__init__()
         self._begin = begin
         self._finished = finished
+        self.around: list[tuple[int, Watcher]] = []  #: wait for this one: places on the mode stack
+        self.paused = self.ended = False
         self._open()
 
     def _open(self) -> None:
         self.trace = self._begin()
         self._first = self._last = _sequence_now()
         self._seen = {_LEAF}
+        self._others: list[range] = []  # nodes made while it was paused
+
+    def pause(self) -> None:
+        """Another watcher takes over; it might edit the ReLU's result that waits."""
+        self.paused = self.trace.gave_way = True
+        self.trace.settle()
+        self._away = _sequence_now()
+
+    def resume(self) -> None:
+        """Go on; the nodes made meanwhile are not ours."""
+        self.paused = False
+        now = _sequence_now()
+        self._others.append(range(self._away, now + 1))
+        if self._last + 1 == self._away:
+            self._last = now
 
     def _close(self) -> None:
         self.trace.close()
@@ -109,6 +129,10 @@ class Watcher(TorchFunctionMode):
             if not self.trace.contain(error):
                 raise
 
+    def abandon(self) -> None:
+        """The pass ended by an exception: there is nothing to tell of it."""
+        self.trace.close()
+
     def finish(self, output: object = None) -> None:
         """The pass is over; a custom Function at its very end is met through the output."""
         try:
@@ -139,7 +163,8 @@ class Watcher(TorchFunctionMode):
             if number in seen or number < first:
                 continue
             seen.add(number)
-            found.append((number, node))
+            if not self._others or not any(number in others for others in self._others):
+                found.append((number, node))
             for parent, _ in node.next_functions:
                 if parent is not None:
                     stack.append(parent)

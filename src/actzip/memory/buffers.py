@@ -133,6 +133,11 @@ class Buffers:
             if self._users == 0:
                 self.clear()
 
+    @property
+    def users(self) -> int:
+        """Stored tensors that may still ask for a buffer: those with a payload."""
+        return self._users
+
     def clear(self) -> None:
         """Hold nothing; what is in use stays with those who use it."""
         with self._lock:

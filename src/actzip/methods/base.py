@@ -104,6 +104,10 @@ class Policy(ABC):
         """What the user should know and was not told yet."""
         return []
 
+    def metrics(self) -> dict[str, float]:
+        """Numbers for `Session.metrics()`, where they are named."""
+        return {}
+
     def watch(self, loss: float) -> None:
         """The loss of the last forward pass."""
         raise RuntimeError(

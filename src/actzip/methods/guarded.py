@@ -81,6 +81,9 @@ class _Policy(Policy):
         self._variances = {}
         return self._looking
 
+    def metrics(self) -> dict[str, float]:
+        return {**self._inner.metrics(), "guard_level": self._guard.level}
+
     def watch(self, loss: float) -> None:
         self._say(lambda guard: guard.loss(loss))
 

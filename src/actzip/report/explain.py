@@ -5,6 +5,7 @@ from __future__ import annotations
 from actzip.autograd.ledger import Row, Stats
 from actzip.memory.measure import size
 from actzip.methods.base import Role
+from actzip.report import codes
 
 
 def explain(stats: Stats, name: str, min_bytes: int) -> str:
@@ -19,9 +20,14 @@ def explain(stats: Stats, name: str, min_bytes: int) -> str:
     return "\n".join(_one(row) for row in rows)
 
 
-def nothing(stats: Stats, min_bytes: int) -> str:
-    """The warning of a forward pass in which nothing was compressed."""
+def nothing(stats: Stats, min_bytes: int, *, blind: bool) -> str | None:
+    """The warning of a pass in which nothing was compressed; None when all is as it should be.
+
+    blind  no autograd node was seen, and some parameter should have had one
+    """
     if not stats.raw_bytes and not stats.unseen:
+        if not blind:
+            return None
         return (
             "actzip saw no saved tensor in this forward pass: its ops ran in another thread, under "
             "no_grad, or inside a compiled or scripted function"
@@ -31,13 +37,19 @@ def nothing(stats: Stats, min_bytes: int) -> str:
             f"actzip compressed nothing in this forward pass: all saved tensors are smaller than "
             f"min_bytes={min_bytes}"
         )
-    reasons = {row.reason for row in stats.sites} | set(stats.unseen)
-    return "actzip compressed nothing in this forward pass: " + "; ".join(sorted(reasons))
+    reasons = {row.reason for row in stats.sites}
+    failed = any("could not store" in r or r.startswith("no codec") for r in reasons)
+    if not failed and not all(r.startswith("no rule") for r in reasons):
+        return None  # the method keeps such tensors exactly, or backward must have them so
+    return "actzip compressed nothing in this forward pass: " + "; ".join(
+        sorted(reasons | set(stats.unseen))
+    )
 
 
 def _one(row: Row) -> str:
     if row.codec:
-        return f"{row.name}: stored with {row.codec} as {row.role.value}, {size(row.stored_bytes)}."
+        code = codes.short(row.codec)
+        return f"{row.name}: stored with {code} as {row.role.value}, {size(row.stored_bytes)}."
     if row.shared_with:
         return f"{row.name}: costs nothing, it is read from {row.shared_with}."
     return f"{row.name}: left alone, {size(row.stored_bytes)}: {row.reason}. {_advice(row)}"

@@ -1,61 +1,130 @@
-"""A forward pass as a table: one line per module, the largest first."""
+"""The saved tensors as a table of 80 columns: modules, the largest first, and what each keeps."""
 
 from __future__ import annotations
 
-import io
+import textwrap
 from collections import defaultdict
-
-from rich.console import Console
-from rich.table import Table
+from collections.abc import Hashable, Iterable
 
 from actzip.autograd.ledger import Row, Stats
 from actzip.memory.measure import size
+from actzip.report import codes
+from actzip.report.folding import fold, prefix, unnumbered
 
-_WIDTH = 110
+_WIDTH = 80
+_NAME = 46  #: columns for a module's name; the rest are numbers
 
 
-def table(stats: Stats, method: str) -> str:
-    """Where the bytes of the last forward pass went."""
-    title = f"{method}: {size(stats.raw_bytes)} saved as {size(stats.stored_bytes)}"
-    grid = Table(
-        title=f"{title}, {stats.ratio:.2f}x ({stats.backend} kernels)", title_justify="left"
-    )
-    grid.add_column("module", overflow="fold")
-    grid.add_column("plain", justify="right")
-    grid.add_column("stored", justify="right")
-    grid.add_column("ratio", justify="right")
-    grid.add_column("what is kept", overflow="fold")
-    modules: dict[str, list[Row]] = defaultdict(list)
-    for row in stats.sites:
-        modules[row.module].append(row)
-    for module, rows in sorted(modules.items(), key=lambda item: -_raw(item[1])):
-        raw, stored = _raw(rows), sum(row.stored_bytes for row in rows)
-        ratio = f"{raw / stored:.1f}x" if stored and raw else "-"
-        grid.add_row(module or "(model)", size(raw), size(stored), ratio, _kept(rows))
+def table(
+    stats: Stats, method: str, *, peak: int, depth: int | None = None, top: int | None = None
+) -> str:
+    """Where the bytes went.
+
+    peak   payload bytes held at once, the most
+    depth  put modules together whose paths begin with the same so many names
+    top    only so many lines, and one for the rest
+    """
+    for name, value in (("depth", depth), ("top", top)):
+        if value is not None and (isinstance(value, bool) or value < 1):
+            raise ValueError(f"report({name}=…) is a whole number from 1 on, got {value!r}")
+    common = prefix({row.module for row in stats.sites})
+    groups = sorted(_groups(stats.sites, common, depth).items(), key=lambda item: -_raw(item[1]))
+    lines = [*_title(stats, method, peak), ""]
+    if common:
+        lines += [*textwrap.wrap(f"paths are below {common}", _WIDTH), ""]
+    lines.append(_line("module", "plain", "stored", "ratio"))
+    lines.append("─" * _WIDTH)
+    for module, rows in groups[:top]:
+        lines += _module(module, rows, common)
+    rest = [row for _, rows in groups[top:] for row in rows] if top is not None else []
+    if rest:
+        lines.append(_sized(f"({len(groups[top:])} more)", _raw(rest), _stored(rest)))
     if stats.small_bytes:
-        small = size(stats.small_bytes)
-        grid.add_row("(small tensors)", small, small, "1.0x", "left alone")
+        lines.append(_sized("(small tensors)", stats.small_bytes, stats.small_bytes))
     for what, counts in (("no rule for", stats.unknown), ("not seen", stats.unseen)):
         for name, count in counts.most_common():
-            grid.add_row("", "", "", "", f"{what}: {name} ({count} times)")
-    out = io.StringIO()
-    Console(file=out, width=_WIDTH).print(grid)
-    return out.getvalue()
+            lines += _indented(f"{what}: {name} ({count} times)")
+    return "\n".join(lines) + "\n"
+
+
+def _title(stats: Stats, method: str, peak: int) -> list[str]:
+    said = f"{codes.short(method)}: {size(stats.raw_bytes)} saved as {size(stats.stored_bytes)}"
+    said += f", {stats.ratio:.2f}x ({stats.backend} kernels)"
+    passes = "" if stats.passes == 1 else f"{stats.passes} forward passes of a step; "
+    said += f"; {passes}at most {size(peak)} in codes at once"
+    return textwrap.wrap(said, _WIDTH)
+
+
+def _groups(rows: Iterable[Row], common: str, depth: int | None) -> dict[str, list[Row]]:
+    """The rows of each line: of a module, of those below it, of equal layers."""
+    modules: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        modules[_path(row.module, common, depth)].append(row)
+    folded = fold(list(modules.items()), lambda rows: tuple(sorted(map(_kind, rows))))
+    return {module: [row for rows in found for row in rows] for module, found in folded.items()}
+
+
+def _path(module: str, common: str, depth: int | None) -> str:
+    if common:  # a module above the common part has no name below it, and keeps its own
+        module = module.removeprefix(f"{common}.")
+    return module if depth is None else ".".join(module.split(".")[:depth])
+
+
+def _kind(row: Row) -> tuple[str, ...]:
+    """Equal for the same tensor of equal layers."""
+    shared = unnumbered(row.shared_with)
+    return row.node, row.slot, row.role.value, codes.kind(row.codec), shared, str(row.raw_bytes)
+
+
+def _module(module: str, rows: list[Row], common: str) -> list[str]:
+    """Its line, and one for each kind of tensor that it keeps."""
+    lines = [_sized(module or "(model)", _raw(rows), _stored(rows))]
+    kept: dict[Hashable, list[Row]] = defaultdict(list)
+    for row in rows:
+        kept[row.node, row.slot, _fate(row)].append(row)
+    for same in kept.values():
+        count = f" ({len(same)}×)" if len(same) > 1 else ""
+        op = same[0].node.removesuffix("Backward0")
+        lines += _indented(f"{op}.{same[0].slot}: {_how(same, common)}{count}")
+    return lines
+
+
+def _fate(row: Row) -> Hashable:
+    if row.codec:
+        return codes.kind(row.codec)
+    return unnumbered(row.shared_with) if row.shared_with else None
+
+
+def _how(rows: list[Row], common: str) -> str:
+    row = rows[0]
+    if row.codec:
+        code = codes.together(each.codec for each in rows)
+        return f"{row.role.value}, {code}, {size(_stored(rows))}"
+    if row.shared_with:
+        names = {each.shared_with for each in rows}
+        name = _path(row.shared_with, common, None).replace("Backward0", "")
+        name = name if len(names) == 1 else unnumbered(name)
+        return f"{row.role.value}, shared with {name}"
+    return f"{row.role.value}, left alone, {size(_stored(rows))}"
+
+
+def _sized(name: str, raw: int, stored: int) -> str:
+    return _line(name, size(raw), size(stored), f"{raw / stored:.1f}x" if stored and raw else "-")
+
+
+def _line(name: str, plain: str, stored: str, ratio: str) -> str:
+    first, *more = textwrap.wrap(name, _NAME) or [""]
+    numbers = f" {plain:>11} {stored:>11} {ratio:>8}"
+    return "\n".join([f"{first:{_NAME}}{numbers}", *more])
+
+
+def _indented(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 def _raw(rows: list[Row]) -> int:
     return sum(row.raw_bytes for row in rows)
 
 
-def _kept(rows: list[Row]) -> str:
-    return "\n".join(
-        f"{row.node.removesuffix('Backward0')}.{row.slot}: {_how(row)}" for row in rows
-    )
-
-
-def _how(row: Row) -> str:
-    if row.codec:
-        return f"{row.role.value}, {row.codec}, {size(row.stored_bytes)}"
-    if row.shared_with:
-        return f"{row.role.value}, shared with {row.shared_with}"
-    return f"{row.role.value}, left alone, {size(row.stored_bytes)}"
+def _stored(rows: list[Row]) -> int:
+    return sum(row.stored_bytes for row in rows)
