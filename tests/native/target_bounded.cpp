@@ -27,9 +27,8 @@ Case read_case(Input& in) {
 }
 
 int64_t decode(const Case& c, const Bytes& table, const Bytes& headers, const Bytes& data, Bytes& out) {
-  return actzip_bounded_decode(table.data(), headers.data(), data.data(), int64_t(data.size()), c.n,
-                               c.dtype, c.bounds.data(), c.channels, c.inner, c.seed, c.dither,
-                               c.width, c.height, out.data(), harness_threads);
+  return call(actzip_bounded_decode, table, headers, data, c.n, c.dtype, c.bounds, c.channels,
+              c.inner, c.seed, c.dither, c.width, c.height, out, harness_threads);
 }
 
 void check_bound(const Case& c, const Bytes& x, const Bytes& y) {
@@ -65,14 +64,13 @@ int fuzz_bounded(const uint8_t* bytes, size_t size) {
   Bytes headers(size_t(blocks), 0), workspace(static_cast<size_t>(room)), table(size_t(8 * chunks));
   std::vector<uint64_t> sizes(static_cast<size_t>(chunks));
   std::vector<int64_t> place(static_cast<size_t>(chunks));
-  const int64_t total = actzip_bounded_encode(
-      x.data(), c.n, c.dtype, c.bounds.data(), c.channels, c.inner, c.seed, c.dither, c.width,
-      c.height, headers.data(), sizes.data(), place.data(), workspace.data(), room, harness_threads);
+  const int64_t total = call(actzip_bounded_encode, x, c.n, c.dtype, c.bounds, c.channels,
+                             c.inner, c.seed, c.dither, c.width, c.height, headers, sizes, place,
+                             workspace, harness_threads);
   require(total >= 0 && total <= c.n * ITEM[c.dtype], "never larger than raw");
   Bytes data(static_cast<size_t>(total));
-  actzip_bounded_gather(x.data(), c.n, c.dtype, c.bounds.data(), c.channels, c.inner, c.seed,
-                        c.dither, c.width, c.height, headers.data(), sizes.data(), place.data(),
-                        workspace.data(), table.data(), data.data(), harness_threads);
+  call(actzip_bounded_gather, x, c.n, c.dtype, c.bounds, c.channels, c.inner, c.seed, c.dither,
+       c.width, c.height, headers, sizes, place, workspace, table, data, harness_threads);
   require(decode(c, table, headers, data, out) == 0, "own bytes decode");
   check_bound(c, x, out);
   const bool damaged = damage(later, data) | damage(later, headers) | damage(later, table);

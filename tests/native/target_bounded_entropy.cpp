@@ -13,10 +13,9 @@ struct Case {
   int64_t chunks() const { return (n + 4095) / 4096; }
   int64_t spans() const { return (n + 65535) / 65536; }
   int64_t decode() {
-    return actzip_bounded_unsqueeze(levels.data(), raw.data(), offsets.data(), data.data(),
-                                    int64_t(data.size()), frequency.data(), kind, chain, n, dtype,
-                                    bounds.data(), channels, inner, seed, dither, width, height,
-                                    out.data(), harness_threads);
+    return call(actzip_bounded_unsqueeze, levels, raw, offsets, data, frequency, kind, chain, n,
+                dtype, bounds, channels, inner, seed, dither, width, height, out,
+                harness_threads);
   }
 };
 
@@ -53,22 +52,19 @@ void check_bound(const Case& c) {
 // Fills in what encoding makes; false when extra bits found no room.
 bool encode(Case& c, int64_t room) {
   std::vector<int64_t> counts(769), sizes(static_cast<size_t>(c.spans())), place(static_cast<size_t>(c.spans()));
-  require(actzip_bounded_count(c.x.data(), c.n, c.dtype, c.bounds.data(), c.channels, c.inner,
-                               c.seed, c.dither, c.width, c.height, 1 + c.n % 3,
-                               counts.data(), harness_threads) >= 0, "count");
+  require(call(actzip_bounded_count, c.x, c.n, c.dtype, c.bounds, c.channels, c.inner, c.seed,
+               c.dither, c.width, c.height, 1 + c.n % 3, counts, harness_threads) >= 0, "count");
   Bytes workspace(static_cast<size_t>(room));
-  const int64_t total = actzip_bounded_squeeze(
-      c.x.data(), c.n, c.dtype, c.bounds.data(), c.channels, c.inner, c.seed, c.dither, c.width,
-      c.height, c.frequency.data(), c.kind, c.chain, c.levels.data(), c.raw.data(), sizes.data(),
-      place.data(), workspace.data(), room, harness_threads);
+  const int64_t total = call(actzip_bounded_squeeze, c.x, c.n, c.dtype, c.bounds, c.channels,
+                             c.inner, c.seed, c.dither, c.width, c.height, c.frequency, c.kind,
+                             c.chain, c.levels, c.raw, sizes, place, workspace, harness_threads);
   for (int64_t s : sizes)
     if (s < 0) return false;
   c.data.resize(static_cast<size_t>(total));
   c.offsets = offsets_of(sizes);
-  actzip_bounded_squeeze_gather(c.x.data(), c.n, c.dtype, c.bounds.data(), c.channels, c.inner,
-                                c.seed, c.dither, c.width, c.height, c.frequency.data(), c.kind,
-                                c.chain, c.levels.data(), c.raw.data(), sizes.data(), place.data(),
-                                workspace.data(), c.offsets.data(), c.data.data(), harness_threads);
+  call(actzip_bounded_squeeze_gather, c.x, c.n, c.dtype, c.bounds, c.channels, c.inner, c.seed,
+       c.dither, c.width, c.height, c.frequency, c.kind, c.chain, c.levels, c.raw, sizes, place,
+       workspace, c.offsets, c.data, harness_threads);
   return true;
 }
 

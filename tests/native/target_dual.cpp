@@ -25,26 +25,22 @@ struct Case {
 
   int64_t encode(const Bytes& x) {
     if (channels)
-      return actzip_dual_last_encode(
-          x.data(), dtype, maps / channels, channels, sides[0], sides[1], sides[2], block, original,
-          bits.data(), offsets.data(), rounding, zero, seed, averages.data(),
-          int64_t(averages.size()), data.data(), int64_t(data.size()), scratch.data(), harness_threads);
-    return actzip_dual_encode(x.data(), dtype, maps, sides[0], sides[1], sides[2], block, original,
-                              bits.data(), offsets.data(), rounding, zero, seed, averages.data(),
-                              int64_t(averages.size()), data.data(), int64_t(data.size()),
-                              scratch.data(), harness_threads);
+      return call(actzip_dual_last_encode, x, dtype, maps / channels, channels, sides[0],
+                  sides[1], sides[2], block, original, bits, offsets, rounding, zero, seed,
+                  averages, data, scratch, harness_threads);
+    return call(actzip_dual_encode, x, dtype, maps, sides[0], sides[1], sides[2], block,
+                original, bits, offsets, rounding, zero, seed, averages, data, scratch,
+                harness_threads);
   }
 
   int64_t decode() {
     if (channels)
-      return actzip_dual_last_decode(
-          averages.data(), int64_t(averages.size()), data.data(), int64_t(data.size()), out.data(),
-          dtype, maps / channels, channels, sides[0], sides[1], sides[2], block, original,
-          bits.data(), offsets.data(), rounding, zero, seed, scratch.data(), harness_threads);
-    return actzip_dual_decode(averages.data(), int64_t(averages.size()), data.data(),
-                              int64_t(data.size()), out.data(), dtype, maps, sides[0], sides[1],
-                              sides[2], block, original, bits.data(), offsets.data(), rounding,
-                              zero, seed, scratch.data(), harness_threads);
+      return call(actzip_dual_last_decode, averages, data, out, dtype, maps / channels,
+                  channels, sides[0], sides[1], sides[2], block, original, bits, offsets,
+                  rounding, zero, seed, scratch, harness_threads);
+    return call(actzip_dual_decode, averages, data, out, dtype, maps, sides[0], sides[1],
+                sides[2], block, original, bits, offsets, rounding, zero, seed, scratch,
+                harness_threads);
   }
 };
 
@@ -92,8 +88,7 @@ int fuzz_dual(const uint8_t* bytes, size_t size) {
   require(raw >= 0, "encodes");
   c.data.resize(c.data.size() + size_t(raw * ITEM[c.dtype]));
   if (c.channels == 0)  // of maps side by side the binding itself keeps the raw ones
-    actzip_group_raw(x.data(), c.dtype, 1, n, c.elements, c.bits.data(), c.offsets.data(),
-                     c.data.data(), int64_t(c.data.size()));
+    call(actzip_group_raw, x, c.dtype, 1, n, c.elements, c.bits, c.offsets, c.data);
   require(c.decode() == (c.channels ? raw : 0), "own bytes decode");
   if (damage(later, c.data) | damage(later, c.averages)) c.decode();
   return 0;
