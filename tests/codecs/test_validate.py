@@ -162,6 +162,8 @@ def test_codecs_in_codecs_end(depth: int) -> None:
         (BitMask(on=2.0), {"on": 10**400}),
         (Bounded(0.1), {"error": 10**400}),
         (FixedPoint(4), {"skip_zeros": []}),
+        (FixedPoint(4), {"channel_dim": -1.0}),
+        (Bounded(0.1), {"channel_dim": 1.0}),
         (places().codec, {"kernel": [2.5]}),
         (places().codec, {"stride": [2**40]}),
     ],

@@ -27,7 +27,7 @@ inline void pack(std::vector<int64_t>& words, const void* at, size_t bytes) {
   words.push_back(int64_t(reinterpret_cast<uintptr_t>(at)));
   words.push_back(int64_t(bytes));
 }
-template <class T> void put(std::vector<int64_t>& words, const std::vector<T>& v) {
+template <class T, class A> void put(std::vector<int64_t>& words, const std::vector<T, A>& v) {
   pack(words, v.data(), v.size() * sizeof(T));
 }
 template <class T, size_t N> void put(std::vector<int64_t>& words, const T (&v)[N]) {

@@ -6,7 +6,8 @@ namespace {
 struct Case {
   int64_t n, dtype, channels, inner, dither, width, height, kind, chain;
   uint64_t seed;
-  Bytes bounds, x, levels, raw, data, out;
+  Bytes bounds, x, levels, raw, data;
+  Output out;
   std::vector<uint16_t> frequency;
   std::vector<int64_t> offsets;
 
@@ -22,8 +23,9 @@ struct Case {
 Case read_case(Input& in) {
   choose_isa(in);
   Case c;
-  c.n = in.below(4) ? in.below(9000) : in.below(150000);
-  c.dtype = in.below(4), c.channels = 1 + in.below(3), c.inner = 1 + in.below(200);
+  c.dtype = in.below(4);
+  c.n = in.below(4) ? in.elements(9000, ITEM[c.dtype]) : in.below(150000);
+  c.channels = 1 + in.below(3), c.inner = 1 + in.below(200);
   c.dither = in.below(2), c.width = in.below(3) == 0 ? 1 + in.below(300) : 0;
   c.height = 1 + in.below(30), c.kind = in.below(3), c.chain = 1 + in.below(3);
   c.seed = in.number(8);

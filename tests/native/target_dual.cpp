@@ -8,7 +8,8 @@ struct Case {
   int64_t maps, channels, dtype, rounding, zero, sides[3], block, original;  // channels 0: one by one
   uint64_t seed;
   int64_t elements = 1, means = 1;
-  Bytes bits, averages, data, out, scratch;
+  Bytes bits, averages, data, scratch;
+  Output out;
   std::vector<int64_t> offsets;
 
   // Room for a thread, as native/dual.py gives it.
@@ -48,8 +49,7 @@ Case read_case(Input& in) {
   choose_isa(in);
   Case c;
   c.channels = in.below(2) ? 1 + in.below(70) : 0;
-  const int64_t samples = 1 + in.below(c.channels ? 3 : 20);
-  c.maps = samples * (c.channels ? c.channels : 1);
+  int64_t samples = 1 + in.below(c.channels ? 3 : 20);
   c.dtype = in.below(4), c.rounding = in.below(3), c.zero = in.below(2);
   for (int64_t& side : c.sides) side = 1 + in.below(c.channels ? 8 : 30);
   c.sides[0] = 1 + c.sides[0] % 3;
@@ -59,6 +59,10 @@ Case read_case(Input& in) {
     c.elements *= side;
     c.means *= c.original ? side / edge : (side + edge - 1) / edge;
   }
+  const int64_t sample = c.elements * (c.channels ? c.channels : 1);
+  samples = (in.elements(samples * sample, ITEM[c.dtype]) + sample - 1) / sample;
+  samples = samples > 0 ? samples : 1;
+  c.maps = samples * (c.channels ? c.channels : 1);
   const uint8_t bits = uint8_t(1 + in.below(8));
   c.bits.assign(size_t(c.channels ? samples : 1), c.zero && bits == 1 ? 2 : bits);
   const int64_t row = c.elements * (c.channels ? c.channels : c.maps);

@@ -4,7 +4,7 @@
 int fuzz_entropy(const uint8_t* bytes, size_t size) {
   Input in{bytes, size};
   choose_isa(in);
-  const int64_t n = in.below(16) ? in.below(3000) : in.below(200000);
+  const int64_t n = in.below(16) ? in.elements(3000, 1) : in.below(200000);
   const int64_t spans = (n + 65535) / 65536, chain = 1 + in.below(9), room = in.below(40000);
   std::vector<uint16_t> frequency = frequencies(in, 0);
   Bytes codes(static_cast<size_t>(n)), back(static_cast<size_t>(n)), data;

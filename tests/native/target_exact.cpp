@@ -5,8 +5,8 @@ int fuzz_index(const uint8_t* bytes, size_t size) {
   static constexpr int64_t sizes[7] = {1, 1, 2, 4, 8, 2, 4};  // of the dtypes 4 to 10
   Input in{bytes, size};
   choose_isa(in);
-  const int64_t n = in.below(70000), dtype = 4 + in.below(7), item = sizes[dtype - 4];
-  Bytes out(size_t(n * item));
+  const int64_t dtype = 4 + in.below(7), item = sizes[dtype - 4], n = in.elements(70000, item);
+  Output out(size_t(n * item));
   if (in.below(2)) {
     const int64_t bits = in.below(70), lo = int64_t(in.number(8));
     const Bytes data = in.fill(size_t((n * bits + 7) / 8 + in.below(2)));
@@ -21,7 +21,7 @@ int fuzz_index(const uint8_t* bytes, size_t size) {
   while (bits < 64 && (uint64_t(lohi[1]) - uint64_t(lohi[0])) >> bits) ++bits;
   Bytes data(size_t((n * bits + 7) / 8));
   require(call(actzip_index_encode, x, dtype, n, lohi[0], bits, data, harness_threads) == 0, "encodes");
-  require(call(actzip_index_decode, data, out, dtype, n, lohi[0], bits, harness_threads) == 0 && out == x, "comes back exactly");
+  require(call(actzip_index_decode, data, out, dtype, n, lohi[0], bits, harness_threads) == 0 && same(out, x), "comes back exactly");
   return 0;
 }
 
@@ -58,9 +58,10 @@ int fuzz_window(const uint8_t* bytes, size_t size) {
 int fuzz_mask(const uint8_t* bytes, size_t size) {
   Input in{bytes, size};
   choose_isa(in);
-  const int64_t n = in.below(40000), kind = in.below(5);  // the four floats, then bool
-  const int64_t item = kind == 4 ? 1 : ITEM[kind];
-  Bytes out(size_t(n * item)), data(size_t((n + 7) / 8));
+  const int64_t kind = in.below(5), item = kind == 4 ? 1 : ITEM[kind];  // the four floats, then bool
+  const int64_t n = in.elements(40000, item);
+  Bytes data(size_t((n + 7) / 8));
+  Output out(size_t(n * item));
   if (in.below(2)) {
     data = in.fill(data.size() + size_t(in.below(2)));
     call(actzip_mask_decode, data, out, kind, n, in.number(8), harness_threads);
@@ -71,7 +72,7 @@ int fuzz_mask(const uint8_t* bytes, size_t size) {
     for (uint8_t& b : x) b &= 1;
   require(call(actzip_mask_encode, x, kind, n, kind == 4 ? 0 : 1, 0, data, harness_threads) == 0, "encodes");
   require(call(actzip_mask_decode, data, out, kind, n, 1, harness_threads) == 0, "decodes");
-  if (kind == 4) require(out == x, "a bool mask comes back exactly");
+  if (kind == 4) require(same(out, x), "a bool mask comes back exactly");
   return 0;
 }
 

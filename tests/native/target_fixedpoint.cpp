@@ -4,7 +4,7 @@
 int fuzz_fixedpoint(const uint8_t* bytes, size_t size) {
   Input in{bytes, size};
   choose_isa(in);
-  const int64_t n = in.below(10000), dtype = in.below(4), channels = 1 + in.below(5);
+  const int64_t dtype = in.below(4), n = in.elements(10000, ITEM[dtype]), channels = 1 + in.below(5);
   const int64_t inner = 1 + in.below(200), rounding = in.below(3), skip = in.below(2);
   const int64_t room = in.below(20000), chunks = (n + 4095) / 4096, real = real_size(dtype);
   const uint64_t seed = in.number(8);
@@ -15,7 +15,8 @@ int fuzz_fixedpoint(const uint8_t* bytes, size_t size) {
     put_real(steps, size_t(k), dtype, step);
     put_real(limits, size_t(k), dtype, step);
   }
-  Bytes offsets(size_t(8 * chunks)), data = in.rest(), out(size_t(n * ITEM[dtype]));
+  Bytes offsets(size_t(8 * chunks)), data = in.rest();
+  Output out(size_t(n * ITEM[dtype]));
   const auto decode = [&] {
     return call(actzip_fixedpoint_decode, offsets, data, n, dtype, bits, steps, channels, inner,
                 seed, rounding, skip, out, harness_threads);

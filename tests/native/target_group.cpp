@@ -4,15 +4,16 @@
 int fuzz_group(const uint8_t* bytes, size_t size) {
   Input in{bytes, size};
   choose_isa(in);
-  const int64_t n = in.below(5000), dtype = in.below(4), samples = 1 + in.below(3);
+  const int64_t dtype = in.below(4), n = in.elements(5000, ITEM[dtype]), samples = 1 + in.below(3);
   const int64_t group = 1 + in.below(600), rounding = in.below(3), zero = in.below(2);
   const uint64_t seed = in.number(8);
-  Bytes bits(static_cast<size_t>(samples)), out(size_t(samples * n * ITEM[dtype]));
+  Bytes bits(static_cast<size_t>(samples));
+  Output out(size_t(samples * n * ITEM[dtype]));
   for (uint8_t& b : bits) b = uint8_t(1 + in.below(8));
   const std::vector<int64_t> offsets = row_offsets(n, group, dtype, bits);
   Bytes data;
   const auto decode = [&] {
-    Bytes mask(size_t(samples * n));
+    Output mask(size_t(samples * n));
     call(actzip_group_nonzero, data, mask, 4, samples, n, group, dtype == 3 ? 4 : 2, bits,
          offsets, harness_threads);
     return call(actzip_group_decode, data, out, dtype, samples, n, group, bits, offsets,

@@ -63,7 +63,7 @@ class Bounded(Codec):
             raise ValueError(f"Bounded(predict=...) is None or 'lorenzo', got {self.predict!r}")
         if not isinstance(self.entropy, bool):
             raise ValueError(f"Bounded(entropy=...) is True or False, got {self.entropy!r}")
-        if self.channel_dim not in (1, -1):
+        if not isinstance(self.channel_dim, int) or self.channel_dim not in (1, -1):
             raise ValueError(f"Bounded(channel_dim=...) is 1 or -1, got {self.channel_dim!r}")
 
     @property

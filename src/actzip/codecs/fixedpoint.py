@@ -54,7 +54,7 @@ class FixedPoint(Codec):
             raise ValueError(
                 f"FixedPoint(skip_zeros=...) is True or False, got {self.skip_zeros!r}"
             )
-        if self.channel_dim not in (1, -1):
+        if not isinstance(self.channel_dim, int) or self.channel_dim not in (1, -1):
             raise ValueError(f"FixedPoint(channel_dim=...) is 1 or -1, got {self.channel_dim!r}")
 
     @property

@@ -14,6 +14,7 @@ for larger ones the caller gives `out`, and thereby says that the memory is ther
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -64,7 +65,8 @@ def _head(payload: Payload) -> str | None:
     shape, stride = payload.shape, payload.stride
     if not (_counts(shape) and _counts(stride) and len(shape) == len(stride) <= _DIMS):
         return f"shape {shape!r} and strides {stride!r} belong to no tensor"
-    if extent(shape, stride) > _REACH or not spaced(shape, stride):
+    countable = math.prod(max(1, size) for size in shape) < 1 << 63
+    if not countable or extent(shape, stride) > _REACH or not spaced(shape, stride):
         return f"a tensor of shape {shape} and strides {stride} cannot be written"
     seed = payload.seed
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:

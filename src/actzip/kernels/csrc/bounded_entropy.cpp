@@ -138,6 +138,10 @@ int64_t bounded_squeeze_gather(Buffer<const uint8_t> x, int64_t n, int64_t dtype
   const int64_t spans = ceil_div(n, entropy::SPAN);
   return with_rounding(dtype, spec.dither, [&](auto type, auto rounding) -> int64_t {
     using T = decltype(type);
+    for (int64_t span = 0; span < spans; ++span) {
+      const int64_t waiting = sizes[span] - raw_bytes<T>(spec, span, raw);  // in the workspace
+      if (waiting < 0 || place[span] > workspace.bytes - waiting) return kBadArgument;
+    }
     const T* const from = x.as<const T>();
     const auto put = [&](int64_t span, const uint8_t* bytes) {
       const int64_t kept = raw_bytes<T>(spec, span, raw);

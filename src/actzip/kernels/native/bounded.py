@@ -38,7 +38,7 @@ def encode(
         sizes,
         place,
         workspace,
-        data,
+        data[:table],
         data[start:],
         threads(),
     )
