@@ -140,7 +140,8 @@ int64_t bounded_squeeze_gather(Buffer<const uint8_t> x, int64_t n, int64_t dtype
     using T = decltype(type);
     for (int64_t span = 0; span < spans; ++span) {
       const int64_t waiting = sizes[span] - raw_bytes<T>(spec, span, raw);  // in the workspace
-      if (waiting < 0 || place[span] > workspace.bytes - waiting) return kBadArgument;
+      if (waiting < 0 || (place[span] >= 0 && place[span] > workspace.bytes - waiting))
+        return kBadArgument;
     }
     const T* const from = x.as<const T>();
     const auto put = [&](int64_t span, const uint8_t* bytes) {

@@ -65,11 +65,12 @@ int64_t entropy_encode(Buffer<const uint8_t> codes, int64_t n, Buffer<const uint
   return used;
 }
 
-// Whether spans of these sizes lie in the workspace and go into the payload.
+// Whether spans of these sizes lie in the workspace, if they have a place there, and in the payload.
 inline bool gathers(const int64_t* sizes, const int64_t* place, const int64_t* offsets, int64_t spans,
                     int64_t room, int64_t bytes) {
   for (int64_t c = 0; c < spans; ++c) {
-    if (sizes[c] < 0 || sizes[c] > entropy::SPAN_ROOM || place[c] > room - sizes[c]) return false;
+    if (sizes[c] < 0 || sizes[c] > entropy::SPAN_ROOM) return false;
+    if (place[c] >= 0 && place[c] > room - sizes[c]) return false;
     if (offsets[c] < 0 || offsets[c] > bytes - sizes[c]) return false;
   }
   return true;
