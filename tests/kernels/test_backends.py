@@ -98,7 +98,7 @@ def test_a_library_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch)
 def test_a_status_becomes_an_error() -> None:
     data, out = torch.zeros(1, dtype=torch.uint8), torch.zeros(100)
     with pytest.raises(DamagedError, match="damaged"):
-        library.call("mask_decode", data, 1, out, 0, 100, 0, 1)
+        library.call("mask_decode", data, out, 0, 100, 0, 1)
     with pytest.raises(ValueError, match="bad arguments"):
         library.call("mask_encode", out, 99, 100, 1, 0, data, 1)
 

@@ -1,92 +1,46 @@
-// The C interface of the library, as the bindings call it; see kernels/csrc.
+// The C interface of the library, called as the binding calls it; see kernels/csrc/core.hpp.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
+#include <vector>
+
+using Entry = int64_t(const uint8_t* words, int64_t count);
 
 extern "C" {
 int actzip_set_isa_level(int level);
 
-int64_t actzip_bounded_encode(const uint8_t*, int64_t, int64_t, const uint8_t*, int64_t, int64_t,
-                              uint64_t, int64_t, int64_t, int64_t, uint8_t*, uint64_t*, int64_t*,
-                              uint8_t*, int64_t, int64_t);
-int64_t actzip_bounded_gather(const uint8_t*, int64_t, int64_t, const uint8_t*, int64_t, int64_t,
-                              uint64_t, int64_t, int64_t, int64_t, uint8_t*, const uint64_t*,
-                              const int64_t*, const uint8_t*, uint8_t*, uint8_t*, int64_t);
-int64_t actzip_bounded_decode(const uint8_t*, const uint8_t*, const uint8_t*, int64_t, int64_t,
-                              int64_t, const uint8_t*, int64_t, int64_t, uint64_t, int64_t,
-                              int64_t, int64_t, uint8_t*, int64_t);
-int64_t actzip_bounded_count(const uint8_t*, int64_t, int64_t, const uint8_t*, int64_t, int64_t,
-                             uint64_t, int64_t, int64_t, int64_t, int64_t, int64_t*, int64_t);
-int64_t actzip_bounded_squeeze(const uint8_t*, int64_t, int64_t, const uint8_t*, int64_t, int64_t,
-                               uint64_t, int64_t, int64_t, int64_t, const uint16_t*, int64_t,
-                               int64_t, uint8_t*, uint8_t*, int64_t*, int64_t*, uint8_t*, int64_t,
-                               int64_t);
-int64_t actzip_bounded_squeeze_gather(const uint8_t*, int64_t, int64_t, const uint8_t*, int64_t,
-                                      int64_t, uint64_t, int64_t, int64_t, int64_t,
-                                      const uint16_t*, int64_t, int64_t, uint8_t*, uint8_t*,
-                                      const int64_t*, const int64_t*, const uint8_t*,
-                                      const int64_t*, uint8_t*, int64_t);
-int64_t actzip_bounded_unsqueeze(const uint8_t*, const uint8_t*, const int64_t*, const uint8_t*,
-                                 int64_t, const uint16_t*, int64_t, int64_t, int64_t, int64_t,
-                                 const uint8_t*, int64_t, int64_t, uint64_t, int64_t, int64_t,
-                                 int64_t, uint8_t*, int64_t);
+Entry actzip_bounded_encode, actzip_bounded_gather, actzip_bounded_decode;
+Entry actzip_bounded_count, actzip_bounded_squeeze, actzip_bounded_squeeze_gather;
+Entry actzip_bounded_unsqueeze, actzip_entropy_count, actzip_entropy_encode;
+Entry actzip_entropy_gather, actzip_entropy_decode, actzip_fixedpoint_range;
+Entry actzip_fixedpoint_encode, actzip_fixedpoint_gather, actzip_fixedpoint_decode;
+Entry actzip_group_nonzero, actzip_group_encode, actzip_group_raw;
+Entry actzip_group_decode, actzip_dual_encode, actzip_dual_decode;
+Entry actzip_dual_last_encode, actzip_dual_last_decode, actzip_index_range;
+Entry actzip_index_encode, actzip_index_decode, actzip_planes_pack;
+Entry actzip_planes_unpack, actzip_window_encode, actzip_window_decode;
+Entry actzip_mask_encode, actzip_mask_decode;
+}
 
-int64_t actzip_entropy_count(const uint8_t*, int64_t, int64_t*, int64_t);
-int64_t actzip_entropy_encode(const uint8_t*, int64_t, const uint16_t*, int64_t, int64_t*, int64_t*,
-                              uint8_t*, int64_t, int64_t);
-int64_t actzip_entropy_gather(const uint8_t*, int64_t, const uint16_t*, int64_t, const int64_t*,
-                              const int64_t*, const uint8_t*, const int64_t*, uint8_t*, int64_t);
-int64_t actzip_entropy_decode(const int64_t*, const uint8_t*, int64_t, const uint16_t*, int64_t,
-                              int64_t, uint8_t*, int64_t);
+inline void pack(std::vector<int64_t>& words, const void* at, size_t bytes) {
+  words.push_back(int64_t(reinterpret_cast<uintptr_t>(at)));
+  words.push_back(int64_t(bytes));
+}
+template <class T, class A> void put(std::vector<int64_t>& words, const std::vector<T, A>& v) {
+  pack(words, v.data(), v.size() * sizeof(T));
+}
+template <class T, size_t N> void put(std::vector<int64_t>& words, const T (&v)[N]) {
+  pack(words, v, sizeof v);
+}
+template <class T, class = std::enable_if_t<std::is_integral_v<T>>>
+void put(std::vector<int64_t>& words, T v) {
+  words.push_back(int64_t(v));
+}
 
-int64_t actzip_fixedpoint_range(const uint8_t*, int64_t, int64_t, int64_t, int64_t, uint8_t*,
-                                int64_t);
-int64_t actzip_fixedpoint_encode(const uint8_t*, int64_t, int64_t, const uint8_t*, const uint8_t*,
-                                 const uint8_t*, int64_t, int64_t, uint64_t, int64_t, int64_t,
-                                 int64_t*, int64_t*, uint8_t*, int64_t, int64_t);
-int64_t actzip_fixedpoint_gather(const uint8_t*, int64_t, int64_t, const uint8_t*, const uint8_t*,
-                                 const uint8_t*, int64_t, int64_t, uint64_t, int64_t, int64_t,
-                                 const int64_t*, const int64_t*, const uint8_t*, uint8_t*,
-                                 uint8_t*, int64_t);
-int64_t actzip_fixedpoint_decode(const uint8_t*, const uint8_t*, int64_t, int64_t, int64_t,
-                                 const uint8_t*, const uint8_t*, int64_t, int64_t, uint64_t,
-                                 int64_t, int64_t, uint8_t*, int64_t);
-
-int64_t actzip_group_nonzero(const uint8_t*, int64_t, void*, int64_t, int64_t, int64_t, int64_t,
-                             int64_t, const uint8_t*, const int64_t*, int64_t);
-int64_t actzip_group_encode(const void*, int64_t, int64_t, int64_t, int64_t, const uint8_t*,
-                            const int64_t*, int64_t, int64_t, uint64_t, uint8_t*, int64_t, int64_t);
-int64_t actzip_group_raw(const void*, int64_t, int64_t, int64_t, int64_t, const uint8_t*,
-                         const int64_t*, uint8_t*, int64_t);
-int64_t actzip_group_decode(const uint8_t*, int64_t, void*, int64_t, int64_t, int64_t, int64_t,
-                            const uint8_t*, const int64_t*, int64_t, int64_t, uint64_t, int64_t);
-
-int64_t actzip_dual_encode(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                           int64_t, const uint8_t*, const int64_t*, int64_t, int64_t, uint64_t,
-                           uint8_t*, int64_t, uint8_t*, int64_t, void*, int64_t);
-int64_t actzip_dual_decode(const uint8_t*, int64_t, const uint8_t*, int64_t, void*, int64_t,
-                           int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, const uint8_t*,
-                           const int64_t*, int64_t, int64_t, uint64_t, void*, int64_t);
-int64_t actzip_dual_last_encode(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                                int64_t, int64_t, const uint8_t*, const int64_t*, int64_t, int64_t,
-                                uint64_t, uint8_t*, int64_t, uint8_t*, int64_t, void*, int64_t);
-int64_t actzip_dual_last_decode(const uint8_t*, int64_t, const uint8_t*, int64_t, void*, int64_t,
-                                int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                                const uint8_t*, const int64_t*, int64_t, int64_t, uint64_t, void*,
-                                int64_t);
-
-int64_t actzip_index_range(const void*, int64_t, int64_t, int64_t*, int64_t);
-int64_t actzip_index_encode(const void*, int64_t, int64_t, int64_t, int64_t, uint8_t*, int64_t,
-                            int64_t);
-int64_t actzip_index_decode(const uint8_t*, int64_t, void*, int64_t, int64_t, int64_t, int64_t,
-                            int64_t);
-
-int64_t actzip_planes_pack(const uint8_t*, int64_t, int64_t, uint8_t*, int64_t, int64_t);
-int64_t actzip_planes_unpack(const uint8_t*, int64_t, int64_t, int64_t, uint8_t*, int64_t);
-
-int64_t actzip_window_encode(const int64_t*, int64_t, const int64_t*, uint8_t*, int64_t);
-int64_t actzip_window_decode(const uint8_t*, int64_t, const int64_t*, int64_t*, int64_t);
-
-int64_t actzip_mask_encode(const void*, int64_t, int64_t, int64_t, uint64_t, uint8_t*, int64_t);
-int64_t actzip_mask_decode(const uint8_t*, int64_t, void*, int64_t, int64_t, uint64_t, int64_t);
+// An entry with its parameters: numbers, and vectors or arrays as their addresses and their bytes.
+template <class... A> int64_t call(Entry* entry, const A&... args) {
+  std::vector<int64_t> words;
+  (put(words, args), ...);
+  return entry(reinterpret_cast<const uint8_t*>(words.data()), int64_t(words.size()));
 }

@@ -9,11 +9,26 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "entries.hpp"
 
 using Bytes = std::vector<uint8_t>;
+
+// Memory on whole cache lines: what is written past the caches is.
+template <class T> struct Lines {
+  using value_type = T;
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64))); }
+  void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t(64)); }
+  bool operator==(const Lines&) const { return true; }
+  bool operator!=(const Lines&) const { return false; }
+};
+using Output = std::vector<uint8_t, Lines<uint8_t>>;
+
+inline bool same(const Output& a, const Bytes& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
 
 extern int64_t harness_threads;
 
@@ -33,6 +48,11 @@ struct Input {
     return value;
   }
   int64_t below(int64_t limit) { return int64_t(number(4) % uint64_t(limit)); }
+
+  // How many elements: mostly few, now and then above a megabyte, which is written past the caches.
+  int64_t elements(int64_t usual, int64_t item) {
+    return below(64) ? below(usual) : (int64_t(1) << 20) / item + below(100000);
+  }
 
   // The rest of the input, repeated as often as needed.
   Bytes fill(size_t size) {

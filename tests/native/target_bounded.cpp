@@ -12,8 +12,8 @@ struct Case {
 Case read_case(Input& in) {
   choose_isa(in);
   Case c;
-  c.n = in.below(10000);
   c.dtype = in.below(4);
+  c.n = in.elements(10000, ITEM[c.dtype]);
   c.channels = 1 + in.below(5);
   c.inner = 1 + in.below(200);
   c.dither = in.below(2);
@@ -26,13 +26,12 @@ Case read_case(Input& in) {
   return c;
 }
 
-int64_t decode(const Case& c, const Bytes& table, const Bytes& headers, const Bytes& data, Bytes& out) {
-  return actzip_bounded_decode(table.data(), headers.data(), data.data(), int64_t(data.size()), c.n,
-                               c.dtype, c.bounds.data(), c.channels, c.inner, c.seed, c.dither,
-                               c.width, c.height, out.data(), harness_threads);
+int64_t decode(const Case& c, const Bytes& table, const Bytes& headers, const Bytes& data, Output& out) {
+  return call(actzip_bounded_decode, table, headers, data, c.n, c.dtype, c.bounds, c.channels,
+              c.inner, c.seed, c.dither, c.width, c.height, out, harness_threads);
 }
 
-void check_bound(const Case& c, const Bytes& x, const Bytes& y) {
+void check_bound(const Case& c, const Bytes& x, const Output& y) {
   if (c.dtype != 0) return;
   for (int64_t i = 0; i < c.n; ++i) {
     float a, b, e;
@@ -50,7 +49,7 @@ int fuzz_bounded(const uint8_t* bytes, size_t size) {
   Input in{bytes, size};
   const Case c = read_case(in);
   const int64_t chunks = (c.n + 4095) / 4096, blocks = (c.n + 63) / 64;
-  Bytes out(size_t(c.n * ITEM[c.dtype]));
+  Output out(size_t(c.n * ITEM[c.dtype]));
   if (in.below(2)) {  // the input is the payload
     Bytes all = in.fill(size_t(8 * chunks + blocks) + in.left);
     for (int64_t k = 0; k < chunks; ++k) all[size_t(8 * k + 6)] = all[size_t(8 * k + 7)] = 0;
@@ -65,14 +64,13 @@ int fuzz_bounded(const uint8_t* bytes, size_t size) {
   Bytes headers(size_t(blocks), 0), workspace(static_cast<size_t>(room)), table(size_t(8 * chunks));
   std::vector<uint64_t> sizes(static_cast<size_t>(chunks));
   std::vector<int64_t> place(static_cast<size_t>(chunks));
-  const int64_t total = actzip_bounded_encode(
-      x.data(), c.n, c.dtype, c.bounds.data(), c.channels, c.inner, c.seed, c.dither, c.width,
-      c.height, headers.data(), sizes.data(), place.data(), workspace.data(), room, harness_threads);
+  const int64_t total = call(actzip_bounded_encode, x, c.n, c.dtype, c.bounds, c.channels,
+                             c.inner, c.seed, c.dither, c.width, c.height, headers, sizes, place,
+                             workspace, harness_threads);
   require(total >= 0 && total <= c.n * ITEM[c.dtype], "never larger than raw");
   Bytes data(static_cast<size_t>(total));
-  actzip_bounded_gather(x.data(), c.n, c.dtype, c.bounds.data(), c.channels, c.inner, c.seed,
-                        c.dither, c.width, c.height, headers.data(), sizes.data(), place.data(),
-                        workspace.data(), table.data(), data.data(), harness_threads);
+  call(actzip_bounded_gather, x, c.n, c.dtype, c.bounds, c.channels, c.inner, c.seed, c.dither,
+       c.width, c.height, headers, sizes, place, workspace, table, data, harness_threads);
   require(decode(c, table, headers, data, out) == 0, "own bytes decode");
   check_bound(c, x, out);
   const bool damaged = damage(later, data) | damage(later, headers) | damage(later, table);

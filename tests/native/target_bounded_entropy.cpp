@@ -6,25 +6,26 @@ namespace {
 struct Case {
   int64_t n, dtype, channels, inner, dither, width, height, kind, chain;
   uint64_t seed;
-  Bytes bounds, x, levels, raw, data, out;
+  Bytes bounds, x, levels, raw, data;
+  Output out;
   std::vector<uint16_t> frequency;
   std::vector<int64_t> offsets;
 
   int64_t chunks() const { return (n + 4095) / 4096; }
   int64_t spans() const { return (n + 65535) / 65536; }
   int64_t decode() {
-    return actzip_bounded_unsqueeze(levels.data(), raw.data(), offsets.data(), data.data(),
-                                    int64_t(data.size()), frequency.data(), kind, chain, n, dtype,
-                                    bounds.data(), channels, inner, seed, dither, width, height,
-                                    out.data(), harness_threads);
+    return call(actzip_bounded_unsqueeze, levels, raw, offsets, data, frequency, kind, chain, n,
+                dtype, bounds, channels, inner, seed, dither, width, height, out,
+                harness_threads);
   }
 };
 
 Case read_case(Input& in) {
   choose_isa(in);
   Case c;
-  c.n = in.below(4) ? in.below(9000) : in.below(150000);
-  c.dtype = in.below(4), c.channels = 1 + in.below(3), c.inner = 1 + in.below(200);
+  c.dtype = in.below(4);
+  c.n = in.below(4) ? in.elements(9000, ITEM[c.dtype]) : in.below(150000);
+  c.channels = 1 + in.below(3), c.inner = 1 + in.below(200);
   c.dither = in.below(2), c.width = in.below(3) == 0 ? 1 + in.below(300) : 0;
   c.height = 1 + in.below(30), c.kind = in.below(3), c.chain = 1 + in.below(3);
   c.seed = in.number(8);
@@ -53,22 +54,19 @@ void check_bound(const Case& c) {
 // Fills in what encoding makes; false when extra bits found no room.
 bool encode(Case& c, int64_t room) {
   std::vector<int64_t> counts(769), sizes(static_cast<size_t>(c.spans())), place(static_cast<size_t>(c.spans()));
-  require(actzip_bounded_count(c.x.data(), c.n, c.dtype, c.bounds.data(), c.channels, c.inner,
-                               c.seed, c.dither, c.width, c.height, 1 + c.n % 3,
-                               counts.data(), harness_threads) >= 0, "count");
+  require(call(actzip_bounded_count, c.x, c.n, c.dtype, c.bounds, c.channels, c.inner, c.seed,
+               c.dither, c.width, c.height, 1 + c.n % 3, counts, harness_threads) >= 0, "count");
   Bytes workspace(static_cast<size_t>(room));
-  const int64_t total = actzip_bounded_squeeze(
-      c.x.data(), c.n, c.dtype, c.bounds.data(), c.channels, c.inner, c.seed, c.dither, c.width,
-      c.height, c.frequency.data(), c.kind, c.chain, c.levels.data(), c.raw.data(), sizes.data(),
-      place.data(), workspace.data(), room, harness_threads);
+  const int64_t total = call(actzip_bounded_squeeze, c.x, c.n, c.dtype, c.bounds, c.channels,
+                             c.inner, c.seed, c.dither, c.width, c.height, c.frequency, c.kind,
+                             c.chain, c.levels, c.raw, sizes, place, workspace, harness_threads);
   for (int64_t s : sizes)
     if (s < 0) return false;
   c.data.resize(static_cast<size_t>(total));
   c.offsets = offsets_of(sizes);
-  actzip_bounded_squeeze_gather(c.x.data(), c.n, c.dtype, c.bounds.data(), c.channels, c.inner,
-                                c.seed, c.dither, c.width, c.height, c.frequency.data(), c.kind,
-                                c.chain, c.levels.data(), c.raw.data(), sizes.data(), place.data(),
-                                workspace.data(), c.offsets.data(), c.data.data(), harness_threads);
+  call(actzip_bounded_squeeze_gather, c.x, c.n, c.dtype, c.bounds, c.channels, c.inner, c.seed,
+       c.dither, c.width, c.height, c.frequency, c.kind, c.chain, c.levels, c.raw, sizes, place,
+       workspace, c.offsets, c.data, harness_threads);
   return true;
 }
 

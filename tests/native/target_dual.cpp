@@ -8,7 +8,8 @@ struct Case {
   int64_t maps, channels, dtype, rounding, zero, sides[3], block, original;  // channels 0: one by one
   uint64_t seed;
   int64_t elements = 1, means = 1;
-  Bytes bits, averages, data, out, scratch;
+  Bytes bits, averages, data, scratch;
+  Output out;
   std::vector<int64_t> offsets;
 
   // Room for a thread, as native/dual.py gives it.
@@ -25,26 +26,22 @@ struct Case {
 
   int64_t encode(const Bytes& x) {
     if (channels)
-      return actzip_dual_last_encode(
-          x.data(), dtype, maps / channels, channels, sides[0], sides[1], sides[2], block, original,
-          bits.data(), offsets.data(), rounding, zero, seed, averages.data(),
-          int64_t(averages.size()), data.data(), int64_t(data.size()), scratch.data(), harness_threads);
-    return actzip_dual_encode(x.data(), dtype, maps, sides[0], sides[1], sides[2], block, original,
-                              bits.data(), offsets.data(), rounding, zero, seed, averages.data(),
-                              int64_t(averages.size()), data.data(), int64_t(data.size()),
-                              scratch.data(), harness_threads);
+      return call(actzip_dual_last_encode, x, dtype, maps / channels, channels, sides[0],
+                  sides[1], sides[2], block, original, bits, offsets, rounding, zero, seed,
+                  averages, data, scratch, harness_threads);
+    return call(actzip_dual_encode, x, dtype, maps, sides[0], sides[1], sides[2], block,
+                original, bits, offsets, rounding, zero, seed, averages, data, scratch,
+                harness_threads);
   }
 
   int64_t decode() {
     if (channels)
-      return actzip_dual_last_decode(
-          averages.data(), int64_t(averages.size()), data.data(), int64_t(data.size()), out.data(),
-          dtype, maps / channels, channels, sides[0], sides[1], sides[2], block, original,
-          bits.data(), offsets.data(), rounding, zero, seed, scratch.data(), harness_threads);
-    return actzip_dual_decode(averages.data(), int64_t(averages.size()), data.data(),
-                              int64_t(data.size()), out.data(), dtype, maps, sides[0], sides[1],
-                              sides[2], block, original, bits.data(), offsets.data(), rounding,
-                              zero, seed, scratch.data(), harness_threads);
+      return call(actzip_dual_last_decode, averages, data, out, dtype, maps / channels,
+                  channels, sides[0], sides[1], sides[2], block, original, bits, offsets,
+                  rounding, zero, seed, scratch, harness_threads);
+    return call(actzip_dual_decode, averages, data, out, dtype, maps, sides[0], sides[1],
+                sides[2], block, original, bits, offsets, rounding, zero, seed, scratch,
+                harness_threads);
   }
 };
 
@@ -52,8 +49,7 @@ Case read_case(Input& in) {
   choose_isa(in);
   Case c;
   c.channels = in.below(2) ? 1 + in.below(70) : 0;
-  const int64_t samples = 1 + in.below(c.channels ? 3 : 20);
-  c.maps = samples * (c.channels ? c.channels : 1);
+  int64_t samples = 1 + in.below(c.channels ? 3 : 20);
   c.dtype = in.below(4), c.rounding = in.below(3), c.zero = in.below(2);
   for (int64_t& side : c.sides) side = 1 + in.below(c.channels ? 8 : 30);
   c.sides[0] = 1 + c.sides[0] % 3;
@@ -63,6 +59,10 @@ Case read_case(Input& in) {
     c.elements *= side;
     c.means *= c.original ? side / edge : (side + edge - 1) / edge;
   }
+  const int64_t sample = c.elements * (c.channels ? c.channels : 1);
+  samples = (in.elements(samples * sample, ITEM[c.dtype]) + sample - 1) / sample;
+  samples = samples > 0 ? samples : 1;
+  c.maps = samples * (c.channels ? c.channels : 1);
   const uint8_t bits = uint8_t(1 + in.below(8));
   c.bits.assign(size_t(c.channels ? samples : 1), c.zero && bits == 1 ? 2 : bits);
   const int64_t row = c.elements * (c.channels ? c.channels : c.maps);
@@ -92,8 +92,7 @@ int fuzz_dual(const uint8_t* bytes, size_t size) {
   require(raw >= 0, "encodes");
   c.data.resize(c.data.size() + size_t(raw * ITEM[c.dtype]));
   if (c.channels == 0)  // of maps side by side the binding itself keeps the raw ones
-    actzip_group_raw(x.data(), c.dtype, 1, n, c.elements, c.bits.data(), c.offsets.data(),
-                     c.data.data(), int64_t(c.data.size()));
+    call(actzip_group_raw, x, c.dtype, 1, n, c.elements, c.bits, c.offsets, c.data);
   require(c.decode() == (c.channels ? raw : 0), "own bytes decode");
   if (damage(later, c.data) | damage(later, c.averages)) c.decode();
   return 0;

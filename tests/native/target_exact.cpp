@@ -5,26 +5,23 @@ int fuzz_index(const uint8_t* bytes, size_t size) {
   static constexpr int64_t sizes[7] = {1, 1, 2, 4, 8, 2, 4};  // of the dtypes 4 to 10
   Input in{bytes, size};
   choose_isa(in);
-  const int64_t n = in.below(70000), dtype = 4 + in.below(7), item = sizes[dtype - 4];
-  Bytes out(size_t(n * item));
+  const int64_t dtype = 4 + in.below(7), item = sizes[dtype - 4], n = in.elements(70000, item);
+  Output out(size_t(n * item));
   if (in.below(2)) {
     const int64_t bits = in.below(70), lo = int64_t(in.number(8));
     const Bytes data = in.fill(size_t((n * bits + 7) / 8 + in.below(2)));
-    actzip_index_decode(data.data(), int64_t(data.size()), out.data(), dtype, n, lo, bits,
-                        harness_threads);
+    call(actzip_index_decode, data, out, dtype, n, lo, bits, harness_threads);
     return 0;
   }
   if (n == 0) return 0;
   const Bytes x = in.fill(size_t(n * item));
   int64_t lohi[2];
-  require(actzip_index_range(x.data(), dtype, n, lohi, harness_threads) == 0, "range");
+  require(call(actzip_index_range, x, dtype, n, lohi, harness_threads) == 0, "range");
   int64_t bits = 1;
   while (bits < 64 && (uint64_t(lohi[1]) - uint64_t(lohi[0])) >> bits) ++bits;
   Bytes data(size_t((n * bits + 7) / 8));
-  require(actzip_index_encode(x.data(), dtype, n, lohi[0], bits, data.data(), int64_t(data.size()),
-                              harness_threads) == 0, "encodes");
-  require(actzip_index_decode(data.data(), int64_t(data.size()), out.data(), dtype, n, lohi[0],
-                              bits, harness_threads) == 0 && out == x, "comes back exactly");
+  require(call(actzip_index_encode, x, dtype, n, lohi[0], bits, data, harness_threads) == 0, "encodes");
+  require(call(actzip_index_decode, data, out, dtype, n, lohi[0], bits, harness_threads) == 0 && same(out, x), "comes back exactly");
   return 0;
 }
 
@@ -43,9 +40,9 @@ int fuzz_window(const uint8_t* bytes, size_t size) {
   std::vector<int64_t> indices(static_cast<size_t>(n));
   if (in.below(2)) {
     places = in.fill(size_t(n));
-    if (actzip_window_decode(places.data(), n, g, indices.data(), harness_threads) != 0) return 0;
+    if (call(actzip_window_decode, places, n, g, indices, harness_threads) != 0) return 0;
     Bytes again(static_cast<size_t>(n));
-    require(actzip_window_encode(indices.data(), n, g, again.data(), harness_threads) == 0 &&
+    require(call(actzip_window_encode, indices, n, g, again, harness_threads) == 0 &&
                 again == places, "places that decode come back exactly");
     for (int64_t i : indices)
       require(i >= 0 && i < g[15] * g[16] * g[17], "an index lies in the map");
@@ -54,30 +51,28 @@ int fuzz_window(const uint8_t* bytes, size_t size) {
   const Bytes raw = in.fill(size_t(8 * n));
   if (n) std::memcpy(indices.data(), raw.data(), raw.size());
   for (int64_t& i : indices) i %= 4000;
-  actzip_window_encode(indices.data(), n, g, places.data(), harness_threads);
+  call(actzip_window_encode, indices, n, g, places, harness_threads);
   return 0;
 }
 
 int fuzz_mask(const uint8_t* bytes, size_t size) {
   Input in{bytes, size};
   choose_isa(in);
-  const int64_t n = in.below(40000), kind = in.below(5);  // the four floats, then bool
-  const int64_t item = kind == 4 ? 1 : ITEM[kind];
-  Bytes out(size_t(n * item)), data(size_t((n + 7) / 8));
+  const int64_t kind = in.below(5), item = kind == 4 ? 1 : ITEM[kind];  // the four floats, then bool
+  const int64_t n = in.elements(40000, item);
+  Bytes data(size_t((n + 7) / 8));
+  Output out(size_t(n * item));
   if (in.below(2)) {
     data = in.fill(data.size() + size_t(in.below(2)));
-    actzip_mask_decode(data.data(), int64_t(data.size()), out.data(), kind, n, in.number(8),
-                       harness_threads);
+    call(actzip_mask_decode, data, out, kind, n, in.number(8), harness_threads);
     return 0;
   }
   Bytes x = in.fill(size_t(n * item));
   if (kind == 4)
     for (uint8_t& b : x) b &= 1;
-  require(actzip_mask_encode(x.data(), kind, n, kind == 4 ? 0 : 1, 0, data.data(),
-                             harness_threads) == 0, "encodes");
-  require(actzip_mask_decode(data.data(), int64_t(data.size()), out.data(), kind, n, 1,
-                             harness_threads) == 0, "decodes");
-  if (kind == 4) require(out == x, "a bool mask comes back exactly");
+  require(call(actzip_mask_encode, x, kind, n, kind == 4 ? 0 : 1, 0, data, harness_threads) == 0, "encodes");
+  require(call(actzip_mask_decode, data, out, kind, n, 1, harness_threads) == 0, "decodes");
+  if (kind == 4) require(same(out, x), "a bool mask comes back exactly");
   return 0;
 }
 
@@ -88,8 +83,7 @@ int fuzz_planes(const uint8_t* bytes, size_t size) {
   const int64_t fits = (n / 32 * 4 + (n % 32 + 7) / 8) * bits;
   Bytes codes(static_cast<size_t>(n)), data(static_cast<size_t>(fits));
   const auto unpack = [&] {
-    return actzip_planes_unpack(data.data(), int64_t(data.size()), n, bits, codes.data(),
-                                harness_threads);
+    return call(actzip_planes_unpack, data, n, bits, codes, harness_threads);
   };
   const bool sound = bits >= 1 && bits <= 8;
   if (in.below(2)) {  // the input is the payload, of a size that may be wrong
@@ -102,7 +96,7 @@ int fuzz_planes(const uint8_t* bytes, size_t size) {
     return 0;
   }
   const Bytes given = in.fill(size_t(n));
-  const int64_t status = actzip_planes_pack(given.data(), n, bits, data.data(), fits, harness_threads);
+  const int64_t status = call(actzip_planes_pack, given, n, bits, data, harness_threads);
   require((status == 0) == sound, "bits are checked");
   if (!sound) return 0;
   require(unpack() == 0, "own bytes decode");

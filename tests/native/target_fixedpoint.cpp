@@ -4,7 +4,7 @@
 int fuzz_fixedpoint(const uint8_t* bytes, size_t size) {
   Input in{bytes, size};
   choose_isa(in);
-  const int64_t n = in.below(10000), dtype = in.below(4), channels = 1 + in.below(5);
+  const int64_t dtype = in.below(4), n = in.elements(10000, ITEM[dtype]), channels = 1 + in.below(5);
   const int64_t inner = 1 + in.below(200), rounding = in.below(3), skip = in.below(2);
   const int64_t room = in.below(20000), chunks = (n + 4095) / 4096, real = real_size(dtype);
   const uint64_t seed = in.number(8);
@@ -15,11 +15,11 @@ int fuzz_fixedpoint(const uint8_t* bytes, size_t size) {
     put_real(steps, size_t(k), dtype, step);
     put_real(limits, size_t(k), dtype, step);
   }
-  Bytes offsets(size_t(8 * chunks)), data = in.rest(), out(size_t(n * ITEM[dtype]));
+  Bytes offsets(size_t(8 * chunks)), data = in.rest();
+  Output out(size_t(n * ITEM[dtype]));
   const auto decode = [&] {
-    return actzip_fixedpoint_decode(offsets.data(), data.data(), int64_t(data.size()), n, dtype,
-                                    bits.data(), steps.data(), channels, inner, seed, rounding,
-                                    skip, out.data(), harness_threads);
+    return call(actzip_fixedpoint_decode, offsets, data, n, dtype, bits, steps, channels, inner,
+                seed, rounding, skip, out, harness_threads);
   };
   if (in.below(2)) {  // the input is the payload
     decode();
@@ -28,15 +28,14 @@ int fuzz_fixedpoint(const uint8_t* bytes, size_t size) {
   Input later = in;
   const Bytes x = values(in, n, dtype);
   Bytes largest(size_t(channels * real)), workspace(static_cast<size_t>(room));
-  actzip_fixedpoint_range(x.data(), n, dtype, channels, inner, largest.data(), harness_threads);
+  call(actzip_fixedpoint_range, x, n, dtype, channels, inner, largest, harness_threads);
   std::vector<int64_t> sizes(static_cast<size_t>(chunks)), place(static_cast<size_t>(chunks));
-  const int64_t total = actzip_fixedpoint_encode(
-      x.data(), n, dtype, bits.data(), steps.data(), limits.data(), channels, inner, seed, rounding,
-      skip, sizes.data(), place.data(), workspace.data(), room, harness_threads);
+  const int64_t total = call(actzip_fixedpoint_encode, x, n, dtype, bits, steps, limits,
+                             channels, inner, seed, rounding, skip, sizes, place, workspace,
+                             harness_threads);
   data.resize(static_cast<size_t>(total));
-  actzip_fixedpoint_gather(x.data(), n, dtype, bits.data(), steps.data(), limits.data(), channels,
-                           inner, seed, rounding, skip, sizes.data(), place.data(),
-                           workspace.data(), offsets.data(), data.data(), harness_threads);
+  call(actzip_fixedpoint_gather, x, n, dtype, bits, steps, limits, channels, inner, seed,
+       rounding, skip, sizes, place, workspace, offsets, data, harness_threads);
   require(decode() == 0, "own bytes decode");
   if (damage(later, data) | damage(later, offsets)) decode();
   return 0;

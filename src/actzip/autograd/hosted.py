@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from actzip.codecs.base import Payload
+from actzip.codecs.base import Payload, ours
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,12 +21,14 @@ def send(payload: Payload) -> Payload:
     home = payload.data.device
     if home.type == "cpu":
         return payload
-    return Hosted(**{**vars(payload), "data": payload.data.cpu()}, home=home)
+    hosted = Hosted(**{**payload.__getstate__(), "data": payload.data.cpu()}, home=home)
+    return ours(hosted) if payload.made_here else hosted
 
 
 def bring(payload: Payload) -> Payload:
     """The same on its own device, to be decoded there."""
     if not isinstance(payload, Hosted):
         return payload
-    kept = {name: value for name, value in vars(payload).items() if name != "home"}
-    return Payload(**{**kept, "data": payload.data.to(payload.home)})
+    kept = {name: value for name, value in payload.__getstate__().items() if name != "home"}
+    back = Payload(**{**kept, "data": payload.data.to(payload.home)})
+    return ours(back) if payload.made_here else back

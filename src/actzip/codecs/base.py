@@ -12,11 +12,12 @@ Promises, checked for every registered codec by `actzip.testing.conformance`:
 - NaN and infinities come back as themselves and cost their neighbours nothing.
 - The same tensor and seed give the same bytes on every backend and for any thread count.
 - `Payload.nbytes` counts every byte that is kept, the header included.
-- A damaged payload gives a `PayloadError` or wrong values, never a crash.
+- A damaged payload gives a `PayloadError` or wrong values, never anything else, in the time and
+  memory of an honest one of its length (validate.py).
 
 A codec is a frozen dataclass: its public fields are its configuration, and its repr
 evaluates back to it. A new codec is one file: subclass `Codec`, decorate with `register`,
-implement `_encode` and `_decode` on a dense tensor.
+implement `_encode` and `_decode` on a dense tensor, and `least_bytes`.
 """
 
 from __future__ import annotations
@@ -27,18 +28,19 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
 
 from actzip.codecs.order import dense_view, overlaps, row_major, unexpand
+from actzip.codecs.validate import FORMAT, fault, too_large
 from actzip.kernels.errors import DamagedError
 
-#: Version of the payload format; it changes when the meaning of any stored byte changes.
-FORMAT = 2
-
 _SEED_BITS = 0xFFFFFFFFFFFFFFFF
+
+#: What the kernels compute with.
+_FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 #: Gives a 1-D uint8 tensor of so many bytes on a device, its memory aligned to 16 bytes: how
 #: payloads get into slabs.
@@ -69,6 +71,9 @@ class Payload:
     #: version, codec number, dtype, number of dimensions, seed; then shape and stride
     _HEADER: ClassVar[struct.Struct] = struct.Struct("<HHHHQ")
 
+    #: True when this process made it (`ours`): then it is what it says, and nobody asks again.
+    made_here: ClassVar[bool] = False
+
     @property
     def nbytes(self) -> int:
         """Every byte kept for this tensor: the data and a header of the usual binary size."""
@@ -77,6 +82,19 @@ class Payload:
     @property
     def numel(self) -> int:
         return math.prod(self.shape)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All fields: whoever unpickles or copies it has it from outside."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+_P = TypeVar("_P", bound=Payload)
+
+
+def ours(payload: _P) -> _P:
+    """Marks a payload whose head and data are as a codec of this process made them."""
+    object.__setattr__(payload, "made_here", True)
+    return payload
 
 
 @dataclass(frozen=True)
@@ -106,7 +124,9 @@ class Codec(ABC):
         if not self.keeps_mask:
             raise ValueError(f"{self!r} does not tell zeros from small values; keep a BitMask()")
         values = self.decode(payload, out)
-        return values.copy_(values != 0)
+        each = unexpand(values)
+        each.copy_(each != 0)
+        return values
 
     def encode(self, x: Tensor, *, seed: int = 0, allocate: Allocate = fresh) -> Payload:
         self.check(x)
@@ -114,7 +134,7 @@ class Codec(ABC):
             x = x.detach()
         data = self._encode(self._dense(x), seed, allocate)
         stride = tuple(x.stride()) if not overlaps(x) else row_major(x.shape)
-        return Payload(self, tuple(x.shape), stride, x.dtype, seed & _SEED_BITS, data)
+        return ours(Payload(self, tuple(x.shape), stride, x.dtype, seed & _SEED_BITS, data))
 
     def decode(self, payload: Payload, out: Tensor | None = None) -> Tensor:
         return self._write(payload, out, self._decode)
@@ -146,6 +166,8 @@ class Codec(ABC):
         if out is not None:
             self._check_out(payload, out)
             return out
+        if not payload.made_here and (why := too_large(payload)):
+            raise PayloadError(f"{self!r}: {why}")
         size, stride, device = payload.shape, payload.stride, payload.data.device
         return torch.empty_strided(size, stride, dtype=payload.dtype, device=device)
 
@@ -160,6 +182,14 @@ class Codec(ABC):
     def variance(self, x: Tensor) -> float | None:
         """Predicted mean of (x - decode(encode(x)))² over the elements; None: no prediction."""
         return 0.0 if self.exact else None
+
+    def least_bytes(self, x: Tensor) -> int:
+        """No payload of a tensor of x's shape and dtype has fewer bytes.
+
+        A bound from below that is easily computed: x is on the meta device and its shape may come
+        from damaged bytes. What can be stored in few bytes whatever its size may say 0.
+        """
+        return 0
 
     def _logical(self) -> bool:
         """`logical`, for a codec whose options decide it."""
@@ -185,12 +215,15 @@ class Codec(ABC):
         return view
 
     def check(self, x: Tensor) -> None:
-        """Raise a TypeError or ValueError that says what to use instead, if x does not fit."""
-        if not x.dtype.is_floating_point:
+        """Raise a TypeError or ValueError that says what to use instead, if x does not fit.
+
+        Its dtype, shape and strides decide; x may be on the meta device.
+        """
+        if x.dtype not in _FLOATS:
             raise TypeError(
-                f"{type(self).__name__} needs a floating tensor, got {x.dtype} of shape "
-                f"{tuple(x.shape)}; integers are stored exactly with Index(), booleans with "
-                "BitMask()"
+                f"{type(self).__name__} needs a floating tensor of 16 to 64 bits, got {x.dtype} "
+                f"of shape {tuple(x.shape)}; integers are stored exactly with Index(), booleans "
+                "with BitMask(), anything with Keep()"
             )
 
     @abstractmethod
@@ -202,13 +235,10 @@ class Codec(ABC):
         """Decode into `out`, contiguous, of the shape that `_encode` was given."""
 
     def _check_payload(self, payload: Payload) -> None:
-        if payload.version != FORMAT:
-            raise PayloadError(
-                f"payload has format {payload.version}, this actzip reads format {FORMAT}; "
-                "decode it with the version that made it"
-            )
         if payload.codec is not self and payload.codec != self:
             raise PayloadError(f"payload was made by {payload.codec!r}, not by {self!r}")
+        if not payload.made_here and (why := fault(payload)):
+            raise PayloadError(f"{self!r}: {why}")
 
     @staticmethod
     def _check_out(payload: Payload, out: Tensor) -> None:

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from actzip import kernels
 from actzip.codecs.base import Allocate, Codec, Payload, register
-from actzip.kernels.bounded_layout import BoundedLayout, strict_bounds
+from actzip.kernels.bounded_layout import BLOCK, BoundedLayout, strict_bounds
+from actzip.kernels.entropy_table import least_coded
 from actzip.kernels.errors import DamagedError
 
 
@@ -60,7 +61,9 @@ class Bounded(Codec):
             )
         if self.predict not in (None, "lorenzo"):
             raise ValueError(f"Bounded(predict=...) is None or 'lorenzo', got {self.predict!r}")
-        if self.channel_dim not in (1, -1):
+        if not isinstance(self.entropy, bool):
+            raise ValueError(f"Bounded(entropy=...) is True or False, got {self.entropy!r}")
+        if not isinstance(self.channel_dim, int) or self.channel_dim not in (1, -1):
             raise ValueError(f"Bounded(channel_dim=...) is 1 or -1, got {self.channel_dim!r}")
 
     @property
@@ -111,6 +114,10 @@ class Bounded(Codec):
         bounds = strict_bounds(errors, x.dtype, x.device)
         dither = self.rounding == "dither"
         return BoundedLayout(x.numel(), x.dtype, bounds, inner, dither, width, height)
+
+    def least_bytes(self, x: Tensor) -> int:
+        packed = x.numel() // BLOCK  # a header each, when all values of the blocks are zero
+        return min(packed, least_coded(x.numel())) if self.entropy else packed
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         layout, flat, data = self._layout(x), x.view(-1), x.new_empty(0, dtype=torch.uint8)

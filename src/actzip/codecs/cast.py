@@ -48,6 +48,9 @@ class Cast(Codec):
         )
         return float((unit.square() / 12).masked_fill(x == 0, 0.0).mean())
 
+    def least_bytes(self, x: Tensor) -> int:
+        return 2 * x.numel()
+
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         data = allocate(2 * x.numel(), x.device)
         _convert(x.view(-1), data.view(self.dtype))
@@ -58,7 +61,10 @@ class Cast(Codec):
             raise PayloadError(
                 f"Cast holds {payload.data.numel()} bytes for {out.numel()} elements of two bytes"
             )
-        _convert(payload.data.view(self.dtype), out.view(-1))
+        data = payload.data
+        if data.storage_offset() % 2:  # a view of two-byte numbers must begin with a whole one
+            data = data.clone()
+        _convert(data.view(self.dtype), out.view(-1))
 
 
 def _convert(source: Tensor, target: Tensor) -> None:

@@ -52,8 +52,8 @@ class Dual(Codec):
     def __post_init__(self) -> None:
         if isinstance(self.axes, list):
             object.__setattr__(self, "axes", tuple(self.axes))
-        if not isinstance(self.block, int) or self.block < 1:
-            raise ValueError(f"Dual(block=...) is at least 1, got {self.block!r}")
+        if not isinstance(self.block, int) or not 1 <= self.block < 1 << 31:
+            raise ValueError(f"Dual(block=...) is at least 1, below 2^31, got {self.block!r}")
         if not isinstance(self.bits, int) or not 1 <= self.bits <= 8:
             raise ValueError(f"Dual(bits=...) is 1 to 8, got {self.bits!r}")
         if self.align not in _ALIGN:
@@ -62,6 +62,8 @@ class Dual(Codec):
             raise ValueError(
                 f"Dual(rounding=...) is one of {', '.join(ROUNDING)}, got {self.rounding!r}"
             )
+        if not isinstance(self.zero, bool):
+            raise ValueError(f"Dual(zero=...) is True or False, got {self.zero!r}")
         if self.axes is not None and not _in_a_row(self.axes):
             raise ValueError(
                 "Dual(axes=...) is one to three dimensions in a row, such as (1,) or (2, 3), got "
@@ -155,6 +157,9 @@ class Dual(Codec):
             return DualLayout(maps, (depth, height, width), rest)
         rest = replace(rest, samples=before, n=size * after, bits=(self.bits,) * before)
         return DualLayout(maps, (depth, height, width), rest, after)
+
+    def least_bytes(self, x: Tensor) -> int:
+        return x.numel() * self.bits // 8
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         layout = self._layout(x)

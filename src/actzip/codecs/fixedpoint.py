@@ -10,6 +10,7 @@ from torch import Tensor
 
 from actzip import kernels
 from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip.kernels.bounded_layout import real_of
 from actzip.kernels.fixedpoint_layout import ROUNDING, FixedPointLayout
 from actzip.kernels.reference.fixedpoint import largest
 
@@ -49,7 +50,11 @@ class FixedPoint(Codec):
             raise ValueError(
                 f"FixedPoint(rounding=...) is one of {', '.join(ROUNDING)}, got {self.rounding!r}"
             )
-        if self.channel_dim not in (1, -1):
+        if not isinstance(self.skip_zeros, bool):
+            raise ValueError(
+                f"FixedPoint(skip_zeros=...) is True or False, got {self.skip_zeros!r}"
+            )
+        if not isinstance(self.channel_dim, int) or self.channel_dim not in (1, -1):
             raise ValueError(f"FixedPoint(channel_dim=...) is 1 or -1, got {self.channel_dim!r}")
 
     @property
@@ -96,16 +101,25 @@ class FixedPoint(Codec):
     def _logical(self) -> bool:
         return True
 
+    def _channels(self, x: Tensor) -> tuple[int, int]:
+        """How many channels there are, and how many elements of one follow each other."""
+        if x.dim() < 2:
+            return 1, 1
+        dim = self.channel_dim % x.dim()
+        return max(1, x.shape[dim]), max(1, math.prod(x.shape[dim + 1 :]))
+
     def _layout(self, x: Tensor) -> FixedPointLayout:
-        channels, inner = 1, 1
-        if x.dim() >= 2:
-            dim = self.channel_dim % x.dim()
-            channels, inner = max(1, x.shape[dim]), max(1, math.prod(x.shape[dim + 1 :]))
+        channels, inner = self._channels(x)
         bits = self.bits if isinstance(self.bits, tuple) else (self.bits,) * channels
         if len(bits) != channels:  # expanded channels are stored once, with the most of their bits
             bits = (max(bits),)
         rounding = ROUNDING[self.rounding]
         return FixedPointLayout(x.numel(), x.dtype, bits, inner, rounding, self.skip_zeros)
+
+    def least_bytes(self, x: Tensor) -> int:
+        each = self.bits if isinstance(self.bits, tuple) else (self.bits,)
+        steps = self._channels(x)[0] * real_of(x.dtype).itemsize
+        return steps + x.numel() * (1 if self.skip_zeros else min(each)) // 8
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         data: Tensor = kernels.of(x, "fixedpoint").encode(

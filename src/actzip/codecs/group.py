@@ -13,6 +13,7 @@ from actzip.codecs import prediction
 from actzip.codecs.base import Allocate, Codec, Payload, fresh, register
 from actzip.codecs.order import as_it_lies, dense
 from actzip.codecs.squeeze import squeeze, unsqueeze
+from actzip.kernels.entropy_table import least_coded
 from actzip.kernels.layout import ROUNDING, GroupLayout
 
 
@@ -60,6 +61,11 @@ class Group(Codec):
         if self.rounding not in ROUNDING:
             raise ValueError(
                 f"Group(rounding=...) is one of {', '.join(ROUNDING)}, got {self.rounding!r}"
+            )
+        if not isinstance(self.zero, bool) or not isinstance(self.entropy, bool):
+            raise ValueError(
+                f"Group(zero=..., entropy=...) are True or False, got {self.zero!r}, "
+                f"{self.entropy!r}"
             )
 
     def check(self, x: Tensor) -> None:
@@ -119,6 +125,13 @@ class Group(Codec):
         # an expanded batch is stored once, with the most precise of its samples
         bits = self.bits if x.shape[0] == len(self.bits) else (max(self.bits),)
         return _layout(self, x.shape[0], x[0].numel() if x.shape[0] else 0, bits, x.dtype)
+
+    def least_bytes(self, x: Tensor) -> int:
+        each = self.bits if isinstance(self.bits, tuple) else (self.bits,)
+        if self.entropy:
+            # codes that are all alike, eight to a symbol
+            return least_coded(x.numel() // 8)
+        return x.numel() * min(each, default=1) // 8
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         if self.entropy:

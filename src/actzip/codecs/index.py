@@ -34,6 +34,9 @@ class Index(Codec):
                 "BitMask() for bool, Keep() to store anything exactly"
             )
 
+    def least_bytes(self, x: Tensor) -> int:
+        return _PREFIX.size
+
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         flat = _signed(x.view(-1))
         kernel = kernels.of(x, "index")
@@ -55,7 +58,7 @@ class Index(Codec):
         if bits == 0 or flat.numel() == 0:
             if data.numel() != _PREFIX.size:
                 raise PayloadError(f"a constant takes 9 bytes, got {data.numel()}")
-            flat.copy_(torch.full_like(flat, 0, dtype=torch.int64) + lo)
+            flat.copy_(torch.tensor(lo, device=flat.device))
         else:
             kernels.of(out, "index").decode(data[_PREFIX.size :], lo, bits, flat)
 

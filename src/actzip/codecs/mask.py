@@ -31,11 +31,11 @@ class BitMask(Codec):
             raise ValueError(f"BitMask(on=...) is a finite number other than 0, got {self.on}")
 
     def check(self, x: Tensor) -> None:
-        if x.dtype != torch.bool and not x.dtype.is_floating_point:
-            raise TypeError(
-                f"BitMask needs a bool or floating tensor, got {x.dtype} of shape "
-                f"{tuple(x.shape)}; integers are stored exactly with Index()"
-            )
+        if x.dtype != torch.bool:
+            super().check(x)
+
+    def least_bytes(self, x: Tensor) -> int:
+        return (x.numel() + 7) // 8
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         data = allocate((x.numel() + 7) // 8, x.device)

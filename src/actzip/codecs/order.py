@@ -22,6 +22,18 @@ def overlaps(x: Tensor) -> bool:
     return not x.is_contiguous() and _overlap(x.shape, x.stride())
 
 
+def spaced(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """False when elements of a tensor with these strides share memory other than by expansion."""
+    return 0 in shape or not _overlap(shape, strides)
+
+
+def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements from the first to the last in memory."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
+
+
 @functools.lru_cache(maxsize=1024)
 def _overlap(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     reach = 0

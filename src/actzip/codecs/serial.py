@@ -16,13 +16,14 @@ from typing import Any
 
 import torch
 
-from actzip.codecs.base import FORMAT, Codec, Payload, PayloadError, registered
+from actzip.codecs.base import Codec, Payload, PayloadError, registered
+from actzip.codecs.validate import FORMAT, fault
 
 _MAGIC = b"actz"
 _FRONT = struct.Struct("<4sHI")
 _CRC = struct.Struct("<I")
-#: More bytes than any machine has: a shape that asks for them is damage.
-_LIMIT = 1 << 48
+#: A codec may be an option of another, as of Split; no deeper than this.
+_DEPTH = 4
 
 
 def to_bytes(payload: Payload) -> bytes:
@@ -57,30 +58,33 @@ def from_bytes(raw: bytes) -> Payload:
     body = raw[: -_CRC.size]
     if _CRC.unpack(raw[-_CRC.size :])[0] != zlib.crc32(body):
         raise PayloadError("payload bytes are damaged: the checksum does not fit")
+    if length > len(body) - _FRONT.size:
+        raise PayloadError(f"a head of {length} bytes is to follow, {len(body)} bytes are there")
     head = _head(body[_FRONT.size : _FRONT.size + length])
     data = torch.frombuffer(bytearray(body[_FRONT.size + length :] or b"\0"), dtype=torch.uint8)
-    return Payload(
+    payload = Payload(
         codec=_codec(head["codec"], head["options"]),
         shape=tuple(head["shape"]),
         stride=tuple(head["stride"]),
         dtype=_dtype(head["dtype"]),
-        seed=int(head["seed"]),
+        seed=head["seed"],
         data=data[: len(body) - _FRONT.size - length],
         version=version,
     )
+    if why := fault(payload):
+        raise PayloadError(f"the head of the payload makes no sense: {why}")
+    return payload
 
 
 def _head(text: bytes) -> dict[str, Any]:
     try:
         head = json.loads(text)
-        shape, stride = head["shape"], head["stride"]
-        extent = 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-        sane = all(isinstance(n, int) and n >= 0 for n in (*shape, *stride)) and extent < _LIMIT
-        fields = isinstance(head["codec"], str) and isinstance(head["options"], dict)
-        if not (sane and fields and isinstance(head["seed"], int)):
+        kinds = {"codec": str, "options": dict, "shape": list, "stride": list, "dtype": str}
+        if not all(isinstance(head[name], kind) for name, kind in kinds.items()):
             raise ValueError("a field has a value that no encoder writes")
-    except (ValueError, KeyError, TypeError) as error:
-        raise PayloadError(f"the head of the payload makes no sense: {error}") from error
+        head["seed"]  # whatever it is: `fault` looks at it
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise PayloadError(f"the head of the payload makes no sense: {error!r}") from error
     result: dict[str, Any] = head
     return result
 
@@ -102,26 +106,30 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, torch.dtype) else value
 
 
-def _option(value: object) -> object:
+def _option(value: object, depth: int) -> object:
     if isinstance(value, list):
         return tuple(value)
     if isinstance(value, dict):
         if not (isinstance(value.get("codec"), str) and isinstance(value.get("options"), dict)):
             raise PayloadError("an option of the codec is no codec, though it is written as one")
-        return _codec(value["codec"], value["options"])
+        return _codec(value["codec"], value["options"], depth + 1)
     if isinstance(value, str) and value.startswith("torch."):
         return _dtype(value.removeprefix("torch."))
     return value
 
 
-def _codec(name: str, options: dict[str, object]) -> Codec:
+def _codec(name: str, options: dict[str, object], depth: int = 0) -> Codec:
+    if depth > _DEPTH:
+        raise PayloadError(f"a codec in a codec, more than {_DEPTH} times: no encoder writes this")
     kind = registered().get(name)
     if kind is None:
         known = ", ".join(registered())
         raise PayloadError(f"payload was made by codec {name!r}; known here: {known}")
     try:
-        return kind(**{key: _option(value) for key, value in options.items()})
-    except (TypeError, ValueError) as error:
+        return kind(**{key: _option(value, depth) for key, value in options.items()})
+    except PayloadError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
         raise PayloadError(f"codec {name} does not take these options: {error}") from error
 
 

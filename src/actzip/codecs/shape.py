@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip.codecs.base import Allocate, Codec, Payload, PayloadError, register
 
 
 @register
@@ -28,3 +28,5 @@ class Shape(Codec):
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
         """Nothing is written: untouched pages of a fresh tensor cost no memory."""
+        if payload.data.numel():
+            raise PayloadError(f"Shape holds no bytes, got {payload.data.numel()}")

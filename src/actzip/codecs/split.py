@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from actzip.codecs.base import Allocate, Codec, Payload, PayloadError, fresh, register
+from actzip.codecs.base import Allocate, Codec, Payload, PayloadError, fresh, ours, register
 from actzip.codecs.order import overlaps
 
 _ALIGN = 16  #: bytes: what `Allocate` promises the parts' kernels
@@ -65,7 +65,7 @@ class Split(Codec):
 
     def pieces(self, payload: Payload) -> list[Piece]:
         """The parts as payloads in their own right; they share the bytes of the whole."""
-        self._check_payload(payload)
+        self._check_payload(payload)  # from here on there are bytes for all the lengths
         parts, data = self._cuts(payload.shape, payload.stride), payload.data
         lengths = struct.Struct(f"<{len(parts)}Q")
         if data.numel() < lengths.size:
@@ -82,7 +82,7 @@ class Split(Codec):
                 seed=(payload.seed + i) & _SEEDS,
                 data=data[start : start + length],
             )
-            found.append(Piece(first, last, piece))
+            found.append(Piece(first, last, ours(piece) if payload.made_here else piece))
             start += _aligned(length)
         return found
 
@@ -99,7 +99,7 @@ class Split(Codec):
         # not laid out densely as by other codecs: the codec of the parts does that for each
         x = x.detach().contiguous() if overlaps(x) else x.detach()
         data = self._encode(x, seed, allocate)
-        return Payload(self, tuple(x.shape), tuple(x.stride()), x.dtype, seed & _SEEDS, data)
+        return ours(Payload(self, tuple(x.shape), tuple(x.stride()), x.dtype, seed & _SEEDS, data))
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         coded = [
@@ -133,6 +133,9 @@ class Split(Codec):
         for piece in pieces:
             read(piece.payload, room[piece.first : piece.last])
         return room
+
+    def least_bytes(self, x: Tensor) -> int:
+        return 8 * max(1, min(self.parts, x.shape[0])) + self.codec.least_bytes(x)
 
     def max_error(self, x: Tensor) -> Tensor | None:
         """That of the parts."""

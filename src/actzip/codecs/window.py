@@ -34,6 +34,8 @@ class Window(Codec):
 
     def __post_init__(self) -> None:
         fields = (self.kernel, self.stride, self.padding, self.dilation, self.size)
+        if not all(isinstance(f, tuple) and all(_is_short(n) for n in f) for f in fields):
+            raise ValueError(f"{self!r}: every field is a tuple of whole numbers below 2^31")
         if len({len(f) for f in fields}) != 1 or not 1 <= len(self.kernel) <= 3:
             raise ValueError(f"{self!r}: every field has one entry per dimension, 1 to 3 of them")
         if min(*self.kernel, *self.stride, *self.dilation, *self.size) < 1 or min(self.padding) < 0:
@@ -57,6 +59,9 @@ class Window(Codec):
                 f"Window needs int64 indices with at least {len(self.kernel)} dimensions, got "
                 f"{x.dtype} of shape {tuple(x.shape)}; other integers are stored with Index()"
             )
+
+    def least_bytes(self, x: Tensor) -> int:
+        return packed_size(x.numel(), self.bits)
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         places = torch.empty(x.numel(), dtype=torch.uint8, device=x.device)
@@ -101,3 +106,7 @@ class Window(Codec):
         ones, zeros = (1,) * missing, (0,) * missing
         fields = (ones, self.kernel, ones, self.stride, zeros, self.padding, ones, self.dilation)
         return [*shape[1:4], *(n for f in (*fields, ones, self.size) for n in f), shape[4]]
+
+
+def _is_short(n: object) -> bool:
+    return isinstance(n, int) and not isinstance(n, bool) and n < 1 << 31

@@ -73,7 +73,8 @@ def strict_bounds(errors: Sequence[float], dtype: torch.dtype, device: torch.dev
     """
     real = real_of(dtype)
     low, high = (2.0**-900, 2.0**1000) if real == torch.float64 else (2.0**-100, 2.0**120)
-    exact = torch.tensor([min(e, high) if e >= low else 0.0 for e in errors], dtype=torch.float64)
+    kept = [float(min(e, high)) if e >= low else 0.0 for e in errors]
+    exact = torch.tensor(kept, dtype=torch.float64)
     rounded = exact.to(real)
     zero = torch.zeros((), dtype=real)
     rounded = torch.where(rounded.double() > exact, torch.nextafter(rounded, zero), rounded)

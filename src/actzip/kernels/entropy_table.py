@@ -79,6 +79,12 @@ class Table:
         return Table(found, chain), size
 
 
+def least_coded(n: int) -> int:
+    """The fewest bytes of n coded symbols: a size for each span, and states for each chain."""
+    spans = n // SPAN
+    return 4 * spans + 4 * STATES * (spans // CHAINS[-1])
+
+
 def normalise(counts: Sequence[int]) -> list[int]:
     """Frequencies for these counts: at least 1 for what occurs, at most 4095, sum 4096.
 

@@ -8,11 +8,14 @@ ACTZIP_BEGIN
 
 // Counts symbols of the looked-at chunks (see bounded_histogram.hpp for counts[769]). Returns what
 // these chunks take when packed plainly.
-int64_t bounded_count(const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* eb,
-                      int64_t channels, int64_t inner, uint64_t seed, int64_t dither,
-                      int64_t width, int64_t height, int64_t every, int64_t* counts,
-                      int64_t threads) {
+int64_t bounded_count(Buffer<const uint8_t> x, int64_t n, int64_t dtype, Buffer<const uint8_t> eb,
+                      int64_t channels, int64_t inner, uint64_t seed, int64_t dither, int64_t width,
+                      int64_t height, int64_t every, Buffer<int64_t> counts, int64_t threads) {
   using namespace bounded;
+  if (!x.holds(n, itemsize(dtype)) ||
+      !eb.holds(channels, dtype == kF64 ? 8 : 4) ||
+      !counts.holds(COUNTS, 8))
+    return kBadArgument;
   const Spec spec{n, eb, channels, inner, seed, dither != 0, width, height};
   if (!valid(spec) || every < 1) return kBadArgument;
   for (int s = 0; s < COUNTS; ++s) counts[s] = 0;
@@ -26,7 +29,7 @@ int64_t bounded_count(const uint8_t* x, int64_t n, int64_t dtype, const uint8_t*
       Histogram found;
       Symbols symbols;
       alignas(64) uint8_t bytes[chunk_room<T>()], headers[BLOCKS_PER_CHUNK];
-      const T* const from = reinterpret_cast<const T*>(x) + first;
+      const T* const from = x.as<const T>() + first;
       quantize_from<T, decltype(rounding)::value>(spec, first, from, count, symbols);
       for (int b = 0; b * BLOCK < count; ++b) {
         const int here = min_of(BLOCK, count - b * BLOCK);
@@ -59,12 +62,21 @@ inline bool valid(const bounded::Squeeze& how, const bounded::Spec& spec) {
 
 // levels, raw: side information per chunk; sizes per span, -1 when its extra bits found no room;
 // place as in bounded_encode, without the raw values. Returns the sum of the sizes.
-int64_t bounded_squeeze(const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* eb,
+int64_t bounded_squeeze(Buffer<const uint8_t> x, int64_t n, int64_t dtype, Buffer<const uint8_t> eb,
                         int64_t channels, int64_t inner, uint64_t seed, int64_t dither,
-                        int64_t width, int64_t height, const uint16_t* frequency, int64_t kind,
-                        int64_t chain, uint8_t* levels, uint8_t* raw, int64_t* sizes,
-                        int64_t* place, uint8_t* workspace, int64_t room, int64_t threads) {
+                        int64_t width, int64_t height, Buffer<const uint16_t> frequency,
+                        int64_t kind, int64_t chain, Buffer<uint8_t> levels, Buffer<uint8_t> raw,
+                        Buffer<int64_t> sizes, Buffer<int64_t> place, Buffer<uint8_t> workspace,
+                        int64_t threads) {
   using namespace bounded;
+  if (!x.holds(n, itemsize(dtype)) ||
+      !eb.holds(channels, dtype == kF64 ? 8 : 4) ||
+      !frequency.holds(256, 2) ||
+      !levels.holds(ceil_div(n, CHUNK), 1) ||
+      !raw.holds(ceil_div(n, CHUNK), 8) ||
+      !sizes.holds(ceil_div(n, entropy::SPAN), 8) ||
+      !place.holds(ceil_div(n, entropy::SPAN), 8))
+    return kBadArgument;
   const Spec spec{n, eb, channels, inner, seed, dither != 0, width, height};
   const Squeeze how{frequency, Kind(kind), chain, levels, raw};
   if (!valid(how, spec)) return kBadArgument;
@@ -79,27 +91,45 @@ int64_t bounded_squeeze(const uint8_t* x, int64_t n, int64_t dtype, const uint8_
       if (bytes.bytes < 0) return;
       atomic_add(&total, sizes[span]);
       const int64_t at = __atomic_fetch_add(&used, bytes.bytes, __ATOMIC_RELAXED);
-      if (at + bytes.bytes > room) return;
+      if (at + bytes.bytes > workspace.bytes) return;
       place[span] = at;
       std::memcpy(workspace + at, bytes.begin, size_t(bytes.bytes));
     };
     parallel_for(ceil_div(n, entropy::SPAN * chain), threads, [&](int64_t k) {
-      squeeze_chain<T, decltype(rounding)::value>(spec, reinterpret_cast<const T*>(x), k, how,
+      squeeze_chain<T, decltype(rounding)::value>(spec, x.as<const T>(), k, how,
                                                   table, put);
     });
     return total;
   });
 }
 
+// Whether spans of these sizes go into the payload.
+inline bool spans_fit(const int64_t* sizes, const int64_t* offsets, int64_t spans, int64_t bytes) {
+  for (int64_t k = 0; k < spans; ++k)
+    if (sizes[k] < 0 || offsets[k] < 0 || offsets[k] > bytes - sizes[k]) return false;
+  return true;
+}
+
 // Puts all spans in order into `data`; `offsets`: where each begins.
-int64_t bounded_squeeze_gather(const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* eb,
-                               int64_t channels, int64_t inner, uint64_t seed, int64_t dither,
-                               int64_t width, int64_t height, const uint16_t* frequency,
-                               int64_t kind, int64_t chain, uint8_t* levels, uint8_t* raw,
-                               const int64_t* sizes, const int64_t* place,
-                               const uint8_t* workspace, const int64_t* offsets, uint8_t* data,
-                               int64_t threads) {
+int64_t bounded_squeeze_gather(Buffer<const uint8_t> x, int64_t n, int64_t dtype,
+                               Buffer<const uint8_t> eb, int64_t channels, int64_t inner,
+                               uint64_t seed, int64_t dither, int64_t width, int64_t height,
+                               Buffer<const uint16_t> frequency, int64_t kind, int64_t chain,
+                               Buffer<uint8_t> levels, Buffer<uint8_t> raw,
+                               Buffer<const int64_t> sizes, Buffer<const int64_t> place,
+                               Buffer<const uint8_t> workspace, Buffer<const int64_t> offsets,
+                               Buffer<uint8_t> data, int64_t threads) {
   using namespace bounded;
+  if (!x.holds(n, itemsize(dtype)) ||
+      !eb.holds(channels, dtype == kF64 ? 8 : 4) ||
+      !frequency.holds(256, 2) ||
+      !levels.holds(ceil_div(n, CHUNK), 1) ||
+      !raw.holds(ceil_div(n, CHUNK), 8) ||
+      !sizes.holds(ceil_div(n, entropy::SPAN), 8) ||
+      !place.holds(ceil_div(n, entropy::SPAN), 8) ||
+      !offsets.holds(ceil_div(n, entropy::SPAN), 8) ||
+      !spans_fit(sizes, offsets, ceil_div(n, entropy::SPAN), data.bytes))
+    return kBadArgument;
   const Spec spec{n, eb, channels, inner, seed, dither != 0, width, height};
   const Squeeze how{frequency, Kind(kind), chain, levels, raw};
   if (!valid(how, spec)) return kBadArgument;
@@ -108,7 +138,12 @@ int64_t bounded_squeeze_gather(const uint8_t* x, int64_t n, int64_t dtype, const
   const int64_t spans = ceil_div(n, entropy::SPAN);
   return with_rounding(dtype, spec.dither, [&](auto type, auto rounding) -> int64_t {
     using T = decltype(type);
-    const T* const from = reinterpret_cast<const T*>(x);
+    for (int64_t span = 0; span < spans; ++span) {
+      const int64_t waiting = sizes[span] - raw_bytes<T>(spec, span, raw);  // in the workspace
+      if (waiting < 0 || (place[span] >= 0 && place[span] > workspace.bytes - waiting))
+        return kBadArgument;
+    }
+    const T* const from = x.as<const T>();
     const auto put = [&](int64_t span, const uint8_t* bytes) {
       const int64_t kept = raw_bytes<T>(spec, span, raw);
       uint8_t* const to = data + offsets[span];
@@ -156,16 +191,24 @@ inline bool unsqueeze_chains(const bounded::Spec& spec, int64_t k, int count,
   return states[0].at_rest() && states[1].at_rest();
 }
 
-int64_t bounded_unsqueeze(const uint8_t* levels, const uint8_t* raw, const int64_t* offsets,
-                          const uint8_t* data, int64_t length, const uint16_t* frequency,
-                          int64_t kind, int64_t chain, int64_t n, int64_t dtype, const uint8_t* eb,
-                          int64_t channels, int64_t inner, uint64_t seed, int64_t dither,
-                          int64_t width, int64_t height, uint8_t* out, int64_t threads) {
+int64_t bounded_unsqueeze(Buffer<const uint8_t> levels, Buffer<const uint8_t> raw,
+                          Buffer<const int64_t> offsets, Buffer<const uint8_t> data,
+                          Buffer<const uint16_t> frequency, int64_t kind, int64_t chain, int64_t n,
+                          int64_t dtype, Buffer<const uint8_t> eb, int64_t channels, int64_t inner,
+                          uint64_t seed, int64_t dither, int64_t width, int64_t height,
+                          Buffer<uint8_t> out, int64_t threads) {
   using namespace bounded;
+  if (!out.holds(n, itemsize(dtype)) ||
+      !eb.holds(channels, dtype == kF64 ? 8 : 4) ||
+      !frequency.holds(256, 2) ||
+      !levels.holds(ceil_div(n, CHUNK), 1) ||
+      !raw.holds(ceil_div(n, CHUNK), 8) ||
+      !offsets.holds(ceil_div(n, entropy::SPAN), 8))
+    return kBadArgument;
   const Spec spec{n, eb, channels, inner, seed, dither != 0, width, height};
-  const Squeeze how{frequency, Kind(kind), chain, const_cast<uint8_t*>(levels),
-                    const_cast<uint8_t*>(raw)};
-  if (!valid(spec) || length < 0) return kBadArgument;
+  const Squeeze how{frequency, Kind(kind), chain, const_cast<uint8_t*>(levels.at),
+                    const_cast<uint8_t*>(raw.at)};
+  if (!valid(spec)) return kBadArgument;
   entropy::DecodeTable table;
   if (!valid(how, spec) || !entropy::make_decode(frequency, table)) return kDamaged;
   return with_rounding(dtype, spec.dither, [&](auto type, auto rounding) -> int64_t {
@@ -176,7 +219,7 @@ int64_t bounded_unsqueeze(const uint8_t* levels, const uint8_t* raw, const int64
     parallel_for(ceil_div(chains, together), threads, [&](int64_t i) {
       const int count = int(min_of(together, chains - i * together));
       if (!unsqueeze_chains<T, decltype(rounding)::value>(spec, i * together, count, how, table, offsets,
-                                                          data, length, reinterpret_cast<T*>(out)))
+                                                          data, data.bytes, out.as<T>()))
         atomic_add(&damaged, 1);
     });
     return damaged ? kDamaged : kOk;
@@ -185,32 +228,7 @@ int64_t bounded_unsqueeze(const uint8_t* levels, const uint8_t* raw, const int64
 
 ACTZIP_END
 
-ACTZIP_ENTRY(bounded_count,
-             (const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* eb, int64_t channels,
-              int64_t inner, uint64_t seed, int64_t dither, int64_t width, int64_t height,
-              int64_t every, int64_t* counts, int64_t threads),
-             (x, n, dtype, eb, channels, inner, seed, dither, width, height, every, counts, threads))
-ACTZIP_ENTRY(bounded_squeeze,
-             (const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* eb, int64_t channels,
-              int64_t inner, uint64_t seed, int64_t dither, int64_t width, int64_t height,
-              const uint16_t* frequency, int64_t kind, int64_t chain, uint8_t* levels,
-              uint8_t* raw, int64_t* sizes, int64_t* place, uint8_t* workspace, int64_t room,
-              int64_t threads),
-             (x, n, dtype, eb, channels, inner, seed, dither, width, height, frequency, kind, chain,
-              levels, raw, sizes, place, workspace, room, threads))
-ACTZIP_ENTRY(bounded_squeeze_gather,
-             (const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* eb, int64_t channels,
-              int64_t inner, uint64_t seed, int64_t dither, int64_t width, int64_t height,
-              const uint16_t* frequency, int64_t kind, int64_t chain, uint8_t* levels,
-              uint8_t* raw, const int64_t* sizes, const int64_t* place, const uint8_t* workspace,
-              const int64_t* offsets, uint8_t* data, int64_t threads),
-             (x, n, dtype, eb, channels, inner, seed, dither, width, height, frequency, kind, chain,
-              levels, raw, sizes, place, workspace, offsets, data, threads))
-ACTZIP_ENTRY(bounded_unsqueeze,
-             (const uint8_t* levels, const uint8_t* raw, const int64_t* offsets,
-              const uint8_t* data, int64_t length, const uint16_t* frequency, int64_t kind,
-              int64_t chain, int64_t n, int64_t dtype, const uint8_t* eb, int64_t channels,
-              int64_t inner, uint64_t seed, int64_t dither, int64_t width, int64_t height,
-              uint8_t* out, int64_t threads),
-             (levels, raw, offsets, data, length, frequency, kind, chain, n, dtype, eb, channels,
-              inner, seed, dither, width, height, out, threads))
+ACTZIP_ENTRY(bounded_count)
+ACTZIP_ENTRY(bounded_squeeze)
+ACTZIP_ENTRY(bounded_squeeze_gather)
+ACTZIP_ENTRY(bounded_unsqueeze)

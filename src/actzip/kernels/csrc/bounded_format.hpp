@@ -54,6 +54,18 @@ inline void copy(void* to, const void* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, size_t(bytes));
 }
 
+// Whether chunks of these sizes (in the low 56 bits) lie in the workspace, those that have a place
+// there, and all together fill no more than the payload.
+template <class I>
+inline bool chunks_fit(const I* sizes, const int64_t* place, int64_t chunks, int64_t room, int64_t bytes) {
+  for (int64_t c = 0; c < chunks; ++c) {
+    const int64_t size = int64_t(uint64_t(sizes[c]) & OFFSET_MASK);
+    if (size > bytes || (place[c] >= 0 && place[c] > room - size)) return false;
+    bytes -= size;
+  }
+  return true;
+}
+
 inline int bytes_of(int64_t bits) { return static_cast<int>((bits + 7) / 8); }
 
 inline int bit_width(uint32_t v) { return v == 0 ? 0 : 32 - __builtin_clz(v); }

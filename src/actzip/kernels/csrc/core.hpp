@@ -1,4 +1,4 @@
-// What every kernel file shares: element types, the dither hash, threads, status codes, entries.
+// What every kernel file shares: element types, the dither hash, threads, status codes; entry.hpp.
 //
 // Each csrc/*.cpp is compiled once per instruction set (portable, avx2, avx512), with ACTZIP_ISA
 // set to the name of its namespace, and everything lives inside `namespace actzip::ACTZIP_ISA`.
@@ -21,30 +21,6 @@
 
 #define ACTZIP_BEGIN namespace actzip { namespace ACTZIP_ISA {
 #define ACTZIP_END } }
-
-// ACTZIP_ENTRY(group_mask, (const uint8_t* data, int64_t n), (data, n)) after the definition of
-// actzip::ACTZIP_ISA::group_mask exports `actzip_group_mask`, which calls the build that fits the
-// processor. Every entry returns int64_t: a status below zero, or a result. Its parameters are
-// pointers, int64_t (or uint64_t) and double only: that is what library.call passes.
-#if defined(ACTZIP_DISPATCH) && defined(ACTZIP_X86)
-#define ACTZIP_ENTRY(name, params, args)                                              \
-  namespace actzip { namespace avx2 { int64_t name params; }                          \
-                     namespace avx512 { int64_t name params; } }                      \
-  extern "C" __attribute__((visibility("default"))) int64_t actzip_##name params {    \
-    switch (actzip_isa_level()) {                                                     \
-      case 2: return actzip::avx512::name args;                                       \
-      case 1: return actzip::avx2::name args;                                         \
-      default: return actzip::portable::name args;                                    \
-    }                                                                                 \
-  }
-#elif defined(ACTZIP_DISPATCH)
-#define ACTZIP_ENTRY(name, params, args)                                              \
-  extern "C" __attribute__((visibility("default"))) int64_t actzip_##name params {    \
-    return actzip::portable::name args;                                               \
-  }
-#else
-#define ACTZIP_ENTRY(name, params, args)
-#endif
 
 extern "C" int actzip_isa_level();  // 0 portable, 1 AVX2, 2 AVX-512 (isa.cpp)
 
@@ -266,3 +242,5 @@ inline void atomic_raise(int64_t* most, int64_t x) {
 }
 
 ACTZIP_END
+
+#include "entry.hpp"

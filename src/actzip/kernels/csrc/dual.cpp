@@ -11,6 +11,12 @@ ACTZIP_BEGIN
 // Maps that are coded at once: one, while it is in the first cache, when it is whole blocks of 32.
 inline int64_t maps_at_once(const Layout& l) { return l.group % 32 ? l.chunk() : 1; }
 
+// Numbers of the scratch of all threads.
+inline int64_t scratch_room(const Layout& l, const MapShape& m, int64_t threads) {
+  const int64_t one = maps_at_once(l) * l.group + 2 * in_steps(m.w.size) + max_of(stretch(m), row_and_on(m));
+  return max_of<int64_t>(1, threads) * one;
+}
+
 // A thread's scratch: what is left of those maps, and a few rows.
 template <class R> struct Scratch {
   R *rest, *columns, *spread;
@@ -134,36 +140,45 @@ int64_t dual_decode_as(const uint8_t* averages, const uint8_t* data, const Layou
 }
 
 // x: `maps` maps of d * h * w elements. Returns the number of elements in raw maps.
-int64_t dual_encode(const void* x, int64_t dtype, int64_t maps, int64_t d, int64_t h, int64_t w,
-                    int64_t block, int64_t original, const uint8_t* bits, const int64_t* offsets,
-                    int64_t rounding, int64_t zero, uint64_t seed, uint8_t* averages,
-                    int64_t averages_size, uint8_t* data, int64_t size, void* scratch, int64_t threads) {
-  if (d < 1 || h < 1 || w < 1 || block < 1 || maps < 0) return kBadArgument;
+int64_t dual_encode(Buffer<const void> x, int64_t dtype, int64_t maps, int64_t d, int64_t h,
+                    int64_t w, int64_t block, int64_t original, Buffer<const uint8_t> bits,
+                    Buffer<const int64_t> offsets, int64_t rounding, int64_t zero, uint64_t seed,
+                    Buffer<uint8_t> averages, Buffer<uint8_t> data, Buffer<void> scratch,
+                    int64_t threads) {
+  if (block < 1) return kBadArgument;
+  if (!sides_fit(maps, d, h, w) || !rows_hold(1, maps * d * h * w, d * h * w, bits, offsets))
+    return kBadArgument;
   const MapShape m{Axis::of(d, block, original), Axis::of(h, block, original), Axis::of(w, block, original)};
   const Layout l{1, maps * m.elements(), m.elements(), bits, offsets};
   return with_float(dtype, [&](auto element) -> int64_t {
     using T = decltype(element);
-    if (!l.fits(size, meta_bytes<T>(l))) return kBadArgument;
-    if (averages_size != maps * m.averages() * int64_t(sizeof(Real<T>) / 2)) return kBadArgument;
+    if (!x.holds(l.n, sizeof(T)) || !scratch.holds(scratch_room(l, m, threads), sizeof(Real<T>)))
+      return kBadArgument;
+    if (!l.fits(data.bytes, meta_bytes<T>(l))) return kBadArgument;
+    if (averages.bytes != maps * m.averages() * int64_t(sizeof(Real<T>) / 2)) return kBadArgument;
     const auto encode = zero ? dual_encode_as<T, true> : dual_encode_as<T, false>;
-    return encode(static_cast<const T*>(x), l, m, rounding, seed, averages, data, scratch, threads);
+    return encode(x.as<const T>(), l, m, rounding, seed, averages, data, scratch, threads);
   });
 }
 
-int64_t dual_decode(const uint8_t* averages, int64_t averages_size, const uint8_t* data,
-                    int64_t size, void* out, int64_t dtype, int64_t maps, int64_t d, int64_t h,
-                    int64_t w, int64_t block, int64_t original, const uint8_t* bits,
-                    const int64_t* offsets, int64_t rounding, int64_t zero, uint64_t seed,
-                    void* scratch, int64_t threads) {
-  if (d < 1 || h < 1 || w < 1 || block < 1 || maps < 0) return kBadArgument;
+int64_t dual_decode(Buffer<const uint8_t> averages, Buffer<const uint8_t> data, Buffer<void> out,
+                    int64_t dtype, int64_t maps, int64_t d, int64_t h, int64_t w, int64_t block,
+                    int64_t original, Buffer<const uint8_t> bits, Buffer<const int64_t> offsets,
+                    int64_t rounding, int64_t zero, uint64_t seed, Buffer<void> scratch,
+                    int64_t threads) {
+  if (block < 1) return kBadArgument;
+  if (!sides_fit(maps, d, h, w) || !rows_hold(1, maps * d * h * w, d * h * w, bits, offsets))
+    return kBadArgument;
   const MapShape m{Axis::of(d, block, original), Axis::of(h, block, original), Axis::of(w, block, original)};
   const Layout l{1, maps * m.elements(), m.elements(), bits, offsets};
   return with_float(dtype, [&](auto element) -> int64_t {
     using T = decltype(element);
-    if (!l.fits(size, meta_bytes<T>(l))) return kDamaged;
-    if (averages_size != maps * m.averages() * int64_t(sizeof(Real<T>) / 2)) return kDamaged;
-    if (!raw_fits<T>(data, l, size)) return kDamaged;
-    T* p = static_cast<T*>(out);
+    if (!out.holds(l.n, sizeof(T)) || !scratch.holds(scratch_room(l, m, threads), sizeof(Real<T>)))
+      return kBadArgument;
+    if (!l.fits(data.bytes, meta_bytes<T>(l))) return kDamaged;
+    if (averages.bytes != maps * m.averages() * int64_t(sizeof(Real<T>) / 2)) return kDamaged;
+    if (!raw_fits<T>(data, l, data.bytes)) return kDamaged;
+    T* p = out.as<T>();
     const auto decode = zero ? dual_decode_as<T, true> : dual_decode_as<T, false>;
     decode(averages, data, l, m, rounding, seed, p, scratch, threads);
     restore_raw(data, l, p);
@@ -173,17 +188,5 @@ int64_t dual_decode(const uint8_t* averages, int64_t averages_size, const uint8_
 
 ACTZIP_END
 
-ACTZIP_ENTRY(dual_encode,
-             (const void* x, int64_t dtype, int64_t maps, int64_t d, int64_t h, int64_t w,
-              int64_t block, int64_t original, const uint8_t* bits, const int64_t* offsets,
-              int64_t rounding, int64_t zero, uint64_t seed, uint8_t* averages,
-              int64_t averages_size, uint8_t* data, int64_t size, void* scratch, int64_t threads),
-             (x, dtype, maps, d, h, w, block, original, bits, offsets, rounding, zero, seed,
-              averages, averages_size, data, size, scratch, threads))
-ACTZIP_ENTRY(dual_decode,
-             (const uint8_t* averages, int64_t averages_size, const uint8_t* data, int64_t size,
-              void* out, int64_t dtype, int64_t maps, int64_t d, int64_t h, int64_t w,
-              int64_t block, int64_t original, const uint8_t* bits, const int64_t* offsets,
-              int64_t rounding, int64_t zero, uint64_t seed, void* scratch, int64_t threads),
-             (averages, averages_size, data, size, out, dtype, maps, d, h, w, block, original,
-              bits, offsets, rounding, zero, seed, scratch, threads))
+ACTZIP_ENTRY(dual_encode)
+ACTZIP_ENTRY(dual_decode)

@@ -152,52 +152,51 @@ inline Channels channels_of(int64_t samples, int64_t count, int64_t d, int64_t h
 }
 
 // x: `samples` samples of d * h * w positions of `count` channels. Returns the elements in raw maps.
-int64_t dual_last_encode(const void* x, int64_t dtype, int64_t samples, int64_t count, int64_t d,
-                         int64_t h, int64_t w, int64_t block, int64_t original, const uint8_t* bits,
-                         const int64_t* offsets, int64_t rounding, int64_t zero, uint64_t seed,
-                         uint8_t* averages, int64_t averages_size, uint8_t* data, int64_t size,
-                         void* scratch, int64_t threads) {
-  if (d < 1 || h < 1 || w < 1 || block < 1 || samples < 1 || count < 1) return kBadArgument;
+int64_t dual_last_encode(Buffer<const void> x, int64_t dtype, int64_t samples, int64_t count,
+                         int64_t d, int64_t h, int64_t w, int64_t block, int64_t original,
+                         Buffer<const uint8_t> bits, Buffer<const int64_t> offsets,
+                         int64_t rounding, int64_t zero, uint64_t seed, Buffer<uint8_t> averages,
+                         Buffer<uint8_t> data, Buffer<void> scratch, int64_t threads) {
+  if (block < 1 || samples < 1 || count < 1 || !sides_fit(samples, count, 1, 1) ||
+      !sides_fit(samples * count, d, h, w) ||
+      !rows_hold(samples, d * h * w * count, d * h * w, bits, offsets))
+    return kBadArgument;
   const Channels ch = channels_of(samples, count, d, h, w, block, original, bits, offsets);
   return with_float(dtype, [&](auto element) -> int64_t {
     using T = decltype(element);
-    if (!last_fits<T>(ch, averages_size, size)) return kBadArgument;
+    const int64_t room = max_of<int64_t>(1, threads) * Bench<Real<T>>::size(ch.m, ch.width());
+    if (!x.holds(samples * ch.l.n, sizeof(T)) || !scratch.holds(room, sizeof(Real<T>)))
+      return kBadArgument;
+    if (!last_fits<T>(ch, averages.bytes, data.bytes)) return kBadArgument;
     const auto encode = zero ? last_encode_as<T, true> : last_encode_as<T, false>;
-    return encode(static_cast<const T*>(x), ch, rounding, seed, averages, data, scratch, threads);
+    return encode(x.as<const T>(), ch, rounding, seed, averages, data, scratch, threads);
   });
 }
 
 // Returns the elements in raw maps, which are left open.
-int64_t dual_last_decode(const uint8_t* averages, int64_t averages_size, const uint8_t* data,
-                         int64_t size, void* out, int64_t dtype, int64_t samples, int64_t count,
-                         int64_t d, int64_t h, int64_t w, int64_t block, int64_t original,
-                         const uint8_t* bits, const int64_t* offsets, int64_t rounding, int64_t zero,
-                         uint64_t seed, void* scratch, int64_t threads) {
-  if (d < 1 || h < 1 || w < 1 || block < 1 || samples < 1 || count < 1) return kBadArgument;
+int64_t dual_last_decode(Buffer<const uint8_t> averages, Buffer<const uint8_t> data,
+                         Buffer<void> out, int64_t dtype, int64_t samples, int64_t count, int64_t d,
+                         int64_t h, int64_t w, int64_t block, int64_t original,
+                         Buffer<const uint8_t> bits, Buffer<const int64_t> offsets,
+                         int64_t rounding, int64_t zero, uint64_t seed, Buffer<void> scratch,
+                         int64_t threads) {
+  if (block < 1 || samples < 1 || count < 1 || !sides_fit(samples, count, 1, 1) ||
+      !sides_fit(samples * count, d, h, w) ||
+      !rows_hold(samples, d * h * w * count, d * h * w, bits, offsets))
+    return kBadArgument;
   const Channels ch = channels_of(samples, count, d, h, w, block, original, bits, offsets);
   return with_float(dtype, [&](auto element) -> int64_t {
     using T = decltype(element);
-    if (!last_fits<T>(ch, averages_size, size)) return kDamaged;
+    const int64_t room = max_of<int64_t>(1, threads) * Bench<Real<T>>::size(ch.m, ch.width());
+    if (!out.holds(samples * ch.l.n, sizeof(T)) || !scratch.holds(room, sizeof(Real<T>)))
+      return kBadArgument;
+    if (!last_fits<T>(ch, averages.bytes, data.bytes)) return kDamaged;
     const auto decode = zero ? last_decode_as<T, true> : last_decode_as<T, false>;
-    return decode(averages, data, ch, rounding, seed, static_cast<T*>(out), scratch, threads);
+    return decode(averages, data, ch, rounding, seed, out.as<T>(), scratch, threads);
   });
 }
 
 ACTZIP_END
 
-ACTZIP_ENTRY(dual_last_encode,
-             (const void* x, int64_t dtype, int64_t samples, int64_t count, int64_t d, int64_t h,
-              int64_t w, int64_t block, int64_t original, const uint8_t* bits,
-              const int64_t* offsets, int64_t rounding, int64_t zero, uint64_t seed,
-              uint8_t* averages, int64_t averages_size, uint8_t* data, int64_t size, void* scratch,
-              int64_t threads),
-             (x, dtype, samples, count, d, h, w, block, original, bits, offsets, rounding, zero,
-              seed, averages, averages_size, data, size, scratch, threads))
-ACTZIP_ENTRY(dual_last_decode,
-             (const uint8_t* averages, int64_t averages_size, const uint8_t* data, int64_t size,
-              void* out, int64_t dtype, int64_t samples, int64_t count, int64_t d, int64_t h,
-              int64_t w, int64_t block, int64_t original, const uint8_t* bits,
-              const int64_t* offsets, int64_t rounding, int64_t zero, uint64_t seed, void* scratch,
-              int64_t threads),
-             (averages, averages_size, data, size, out, dtype, samples, count, d, h, w, block,
-              original, bits, offsets, rounding, zero, seed, scratch, threads))
+ACTZIP_ENTRY(dual_last_encode)
+ACTZIP_ENTRY(dual_last_decode)

@@ -33,6 +33,17 @@ struct MapShape {
   int64_t averages() const { return d.blocks * h.blocks * w.blocks; }
 };
 
+// Whether there are maps, and their elements can be counted.
+inline bool sides_fit(int64_t maps, int64_t d, int64_t h, int64_t w) {
+  int64_t left = int64_t(1) << 56;
+  const int64_t sides[4] = {maps, d, h, w};
+  for (int64_t side : sides) {
+    if (side < 1 || side > left) return false;
+    left /= side;
+  }
+  return true;
+}
+
 template <class R> inline R upper_nearest(R x) {  // ties to even
   using Bits = typename Limits<R>::Bits;
   constexpr Bits low = (Bits(1) << kHalfBits<R>) - 1;

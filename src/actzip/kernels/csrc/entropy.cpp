@@ -7,8 +7,12 @@
 ACTZIP_BEGIN
 
 // counts[256] of n codes.
-int64_t entropy_count(const uint8_t* codes, int64_t n, int64_t* counts, int64_t threads) {
+int64_t entropy_count(Buffer<const uint8_t> codes, int64_t n, Buffer<int64_t> counts,
+                      int64_t threads) {
   using namespace entropy;
+  if (!codes.holds(n, 1) ||
+      !counts.holds(256, 8))
+    return kBadArgument;
   for (int s = 0; s < 256; ++s) counts[s] = 0;
   parallel_for(ceil_div(n, SPAN), threads, [&](int64_t c) {
     // four histograms: runs of equal codes would wait for each other's store
@@ -37,10 +41,15 @@ inline void encode_chain(const uint8_t* codes, int64_t n, const entropy::EncodeT
 }
 
 // sizes and place per span; returns the sum of the sizes. Codes of frequency 0 must not occur.
-int64_t entropy_encode(const uint8_t* codes, int64_t n, const uint16_t* frequency, int64_t chain,
-                       int64_t* sizes, int64_t* place, uint8_t* workspace, int64_t room,
-                       int64_t threads) {
+int64_t entropy_encode(Buffer<const uint8_t> codes, int64_t n, Buffer<const uint16_t> frequency,
+                       int64_t chain, Buffer<int64_t> sizes, Buffer<int64_t> place,
+                       Buffer<uint8_t> workspace, int64_t threads) {
   using namespace entropy;
+  if (!codes.holds(n, 1) ||
+      !frequency.holds(256, 2) ||
+      !sizes.holds(ceil_div(n, SPAN), 8) ||
+      !place.holds(ceil_div(n, SPAN), 8))
+    return kBadArgument;
   if (chain < 1 || chain > MAX_CHAIN) return kBadArgument;
   EncodeTable table;
   make_encode(frequency, table);
@@ -49,19 +58,38 @@ int64_t entropy_encode(const uint8_t* codes, int64_t n, const uint16_t* frequenc
     encode_chain(codes, n, table, chain, k, [&](int64_t c, const uint8_t* begin, const uint8_t* end) {
       sizes[c] = end - begin;
       const int64_t at = __atomic_fetch_add(&used, sizes[c], __ATOMIC_RELAXED);
-      place[c] = at + sizes[c] <= room ? at : -1;
+      place[c] = at + sizes[c] <= workspace.bytes ? at : -1;
       if (place[c] >= 0 && sizes[c] > 0) std::memcpy(workspace + at, begin, size_t(sizes[c]));
     });
   });
   return used;
 }
 
+// Whether spans of these sizes lie in the workspace, if they have a place there, and in the payload.
+inline bool gathers(const int64_t* sizes, const int64_t* place, const int64_t* offsets, int64_t spans,
+                    int64_t room, int64_t bytes) {
+  for (int64_t c = 0; c < spans; ++c) {
+    if (sizes[c] < 0 || sizes[c] > entropy::SPAN_ROOM) return false;
+    if (place[c] >= 0 && place[c] > room - sizes[c]) return false;
+    if (offsets[c] < 0 || offsets[c] > bytes - sizes[c]) return false;
+  }
+  return true;
+}
+
 // Puts all spans in order into `data`: those in the workspace as they are, chains of which one
 // found no room there once more from the codes. `offsets`: where each span begins.
-int64_t entropy_gather(const uint8_t* codes, int64_t n, const uint16_t* frequency, int64_t chain,
-                       const int64_t* sizes, const int64_t* place, const uint8_t* workspace,
-                       const int64_t* offsets, uint8_t* data, int64_t threads) {
+int64_t entropy_gather(Buffer<const uint8_t> codes, int64_t n, Buffer<const uint16_t> frequency,
+                       int64_t chain, Buffer<const int64_t> sizes, Buffer<const int64_t> place,
+                       Buffer<const uint8_t> workspace, Buffer<const int64_t> offsets,
+                       Buffer<uint8_t> data, int64_t threads) {
   using namespace entropy;
+  if (!codes.holds(n, 1) ||
+      !frequency.holds(256, 2) ||
+      !sizes.holds(ceil_div(n, SPAN), 8) ||
+      !place.holds(ceil_div(n, SPAN), 8) ||
+      !offsets.holds(ceil_div(n, SPAN), 8) ||
+      !gathers(sizes, place, offsets, ceil_div(n, SPAN), workspace.bytes, data.bytes))
+    return kBadArgument;
   if (chain < 1 || chain > MAX_CHAIN) return kBadArgument;
   EncodeTable table;
   make_encode(frequency, table);
@@ -103,17 +131,21 @@ inline bool decode_chains(const int64_t* offsets, const uint8_t* data, int64_t l
   return states[0].at_rest() && states[1].at_rest();
 }
 
-int64_t entropy_decode(const int64_t* offsets, const uint8_t* data, int64_t length,
-                       const uint16_t* frequency, int64_t chain, int64_t n, uint8_t* codes,
-                       int64_t threads) {
+int64_t entropy_decode(Buffer<const int64_t> offsets, Buffer<const uint8_t> data,
+                       Buffer<const uint16_t> frequency, int64_t chain, int64_t n,
+                       Buffer<uint8_t> codes, int64_t threads) {
   using namespace entropy;
+  if (!codes.holds(n, 1) ||
+      !frequency.holds(256, 2) ||
+      !offsets.holds(ceil_div(n, SPAN), 8))
+    return kBadArgument;
   DecodeTable table;
   if (chain < 1 || chain > MAX_CHAIN || !make_decode(frequency, table)) return kDamaged;
   const int64_t chains = ceil_div(n, SPAN * chain), together = side_by_side(chains, threads);
   int64_t damaged = 0;
   parallel_for(ceil_div(chains, together), threads, [&](int64_t i) {
     const int count = int(min_of(together, chains - i * together));
-    if (!decode_chains(offsets, data, length, n, table, chain, i * together, count, codes))
+    if (!decode_chains(offsets, data, data.bytes, n, table, chain, i * together, count, codes))
       atomic_add(&damaged, 1);
   });
   return damaged ? kDamaged : kOk;
@@ -121,19 +153,7 @@ int64_t entropy_decode(const int64_t* offsets, const uint8_t* data, int64_t leng
 
 ACTZIP_END
 
-ACTZIP_ENTRY(entropy_count,
-             (const uint8_t* codes, int64_t n, int64_t* counts, int64_t threads),
-             (codes, n, counts, threads))
-ACTZIP_ENTRY(entropy_encode,
-             (const uint8_t* codes, int64_t n, const uint16_t* frequency, int64_t chain,
-              int64_t* sizes, int64_t* place, uint8_t* workspace, int64_t room, int64_t threads),
-             (codes, n, frequency, chain, sizes, place, workspace, room, threads))
-ACTZIP_ENTRY(entropy_gather,
-             (const uint8_t* codes, int64_t n, const uint16_t* frequency, int64_t chain,
-              const int64_t* sizes, const int64_t* place, const uint8_t* workspace,
-              const int64_t* offsets, uint8_t* data, int64_t threads),
-             (codes, n, frequency, chain, sizes, place, workspace, offsets, data, threads))
-ACTZIP_ENTRY(entropy_decode,
-             (const int64_t* offsets, const uint8_t* data, int64_t length,
-              const uint16_t* frequency, int64_t chain, int64_t n, uint8_t* codes, int64_t threads),
-             (offsets, data, length, frequency, chain, n, codes, threads))
+ACTZIP_ENTRY(entropy_count)
+ACTZIP_ENTRY(entropy_encode)
+ACTZIP_ENTRY(entropy_gather)
+ACTZIP_ENTRY(entropy_decode)

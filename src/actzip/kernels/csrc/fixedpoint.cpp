@@ -23,15 +23,17 @@ inline void atomic_max(I* slot, I value) {
 }  // namespace fixedpoint
 
 // largest[channels], Real<T>, zeroed by the caller: the largest finite magnitude per channel.
-int64_t fixedpoint_range(const uint8_t* x, int64_t n, int64_t dtype, int64_t channels,
-                         int64_t inner, uint8_t* largest, int64_t threads) {
-  if (n < 0 || channels < 1 || inner < 1) return kBadArgument;
+int64_t fixedpoint_range(Buffer<const uint8_t> x, int64_t n, int64_t dtype, int64_t channels,
+                         int64_t inner, Buffer<uint8_t> largest, int64_t threads) {
+  if (channels < 1 || inner < 1 || !x.holds(n, itemsize(dtype)) ||
+      !largest.holds(channels, dtype == kF64 ? 8 : 4))
+    return kBadArgument;
   return with_float(dtype, [&](auto type) -> int64_t {
     using T = decltype(type);
     using I = bounded::IntOf<Real<T>>;
     const I infinity = bounded::magnitude_bits(Real<T>(__builtin_inf()));
-    const T* const from = reinterpret_cast<const T*>(x);
-    I* const found = reinterpret_cast<I*>(largest);
+    const T* const from = x.as<const T>();
+    I* const found = largest.as<I>();
     parallel_for(ceil_div(n, bounded::CHUNK), threads, [&](int64_t c) {
       const int64_t end = min_of(n, (c + 1) * bounded::CHUNK);
       for (int64_t i = c * bounded::CHUNK; i < end;) {
@@ -49,12 +51,20 @@ int64_t fixedpoint_range(const uint8_t* x, int64_t n, int64_t dtype, int64_t cha
   });
 }
 
-int64_t fixedpoint_encode(const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* bits,
-                          const uint8_t* steps, const uint8_t* limits, int64_t channels,
-                          int64_t inner, uint64_t seed, int64_t rounding, int64_t skip_zeros,
-                          int64_t* sizes, int64_t* place, uint8_t* workspace, int64_t room,
+int64_t fixedpoint_encode(Buffer<const uint8_t> x, int64_t n, int64_t dtype,
+                          Buffer<const uint8_t> bits, Buffer<const uint8_t> steps,
+                          Buffer<const uint8_t> limits, int64_t channels, int64_t inner,
+                          uint64_t seed, int64_t rounding, int64_t skip_zeros,
+                          Buffer<int64_t> sizes, Buffer<int64_t> place, Buffer<uint8_t> workspace,
                           int64_t threads) {
   using namespace fixedpoint;
+  if (!x.holds(n, itemsize(dtype)) ||
+      !bits.holds(channels, 1) ||
+      !steps.holds(channels, dtype == kF64 ? 8 : 4) ||
+      !limits.holds(channels, dtype == kF64 ? 8 : 4) ||
+      !sizes.holds(ceil_div(n, CHUNK), 8) ||
+      !place.holds(ceil_div(n, CHUNK), 8))
+    return kBadArgument;
   const Spec spec{n, bits, steps, limits, channels, inner, seed, rounding, skip_zeros != 0};
   if (!valid(spec)) return kBadArgument;
   return with_float(dtype, [&](auto type) -> int64_t {
@@ -62,21 +72,32 @@ int64_t fixedpoint_encode(const uint8_t* x, int64_t n, int64_t dtype, const uint
     int64_t used = 0;
     parallel_for(ceil_div(n, CHUNK), threads, [&](int64_t c) {
       alignas(64) uint8_t bytes[chunk_room<T>()];
-      sizes[c] = encode_chunk(spec, reinterpret_cast<const T*>(x), c, bytes);
+      sizes[c] = encode_chunk(spec, x.as<const T>(), c, bytes);
       const int64_t at = __atomic_fetch_add(&used, sizes[c], __ATOMIC_RELAXED);
-      place[c] = at + sizes[c] <= room ? at : -1;
+      place[c] = at + sizes[c] <= workspace.bytes ? at : -1;
       if (place[c] >= 0) bounded::copy(workspace + at, bytes, sizes[c]);
     });
     return used;
   });
 }
 
-int64_t fixedpoint_gather(const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* bits,
-                          const uint8_t* steps, const uint8_t* limits, int64_t channels,
-                          int64_t inner, uint64_t seed, int64_t rounding, int64_t skip_zeros,
-                          const int64_t* sizes, const int64_t* place, const uint8_t* workspace,
-                          uint8_t* offsets, uint8_t* data, int64_t threads) {
+int64_t fixedpoint_gather(Buffer<const uint8_t> x, int64_t n, int64_t dtype,
+                          Buffer<const uint8_t> bits, Buffer<const uint8_t> steps,
+                          Buffer<const uint8_t> limits, int64_t channels, int64_t inner,
+                          uint64_t seed, int64_t rounding, int64_t skip_zeros,
+                          Buffer<const int64_t> sizes, Buffer<const int64_t> place,
+                          Buffer<const uint8_t> workspace, Buffer<uint8_t> offsets,
+                          Buffer<uint8_t> data, int64_t threads) {
   using namespace fixedpoint;
+  if (!x.holds(n, itemsize(dtype)) ||
+      !bits.holds(channels, 1) ||
+      !steps.holds(channels, dtype == kF64 ? 8 : 4) ||
+      !limits.holds(channels, dtype == kF64 ? 8 : 4) ||
+      !sizes.holds(ceil_div(n, CHUNK), 8) ||
+      !place.holds(ceil_div(n, CHUNK), 8) ||
+      !offsets.holds(ceil_div(n, CHUNK), 8) ||
+      !bounded::chunks_fit(sizes.at, place, ceil_div(n, CHUNK), workspace.bytes, data.bytes))
+    return kBadArgument;
   const Spec spec{n, bits, steps, limits, channels, inner, seed, rounding, skip_zeros != 0};
   if (!valid(spec)) return kBadArgument;
   const int64_t chunks = ceil_div(n, CHUNK);
@@ -90,29 +111,34 @@ int64_t fixedpoint_gather(const uint8_t* x, int64_t n, int64_t dtype, const uint
         return;
       }
       alignas(64) uint8_t bytes[chunk_room<T>()];
-      encode_chunk(spec, reinterpret_cast<const T*>(x), c, bytes);
+      encode_chunk(spec, x.as<const T>(), c, bytes);
       bounded::copy(to, bytes, sizes[c]);
     });
     return kOk;
   });
 }
 
-int64_t fixedpoint_decode(const uint8_t* offsets, const uint8_t* data, int64_t length, int64_t n,
-                          int64_t dtype, const uint8_t* bits, const uint8_t* steps,
+int64_t fixedpoint_decode(Buffer<const uint8_t> offsets, Buffer<const uint8_t> data, int64_t n,
+                          int64_t dtype, Buffer<const uint8_t> bits, Buffer<const uint8_t> steps,
                           int64_t channels, int64_t inner, uint64_t seed, int64_t rounding,
-                          int64_t skip_zeros, uint8_t* out, int64_t threads) {
+                          int64_t skip_zeros, Buffer<uint8_t> out, int64_t threads) {
   using namespace fixedpoint;
+  if (!out.holds(n, itemsize(dtype)) ||
+      !bits.holds(channels, 1) ||
+      !steps.holds(channels, dtype == kF64 ? 8 : 4) ||
+      !offsets.holds(ceil_div(n, CHUNK), 8))
+    return kBadArgument;
   const Spec spec{n, bits, steps, nullptr, channels, inner, seed, rounding, skip_zeros != 0};
-  if (!valid(spec) || length < 0) return kBadArgument;
+  if (!valid(spec)) return kBadArgument;
   const int64_t chunks = ceil_div(n, CHUNK);
   return with_float(dtype, [&](auto type) -> int64_t {
     using T = decltype(type);
     int64_t damaged = 0;
     parallel_for(chunks, threads, [&](int64_t c) {
       const int64_t begin = load_as<int64_t>(offsets + 8 * c);
-      const int64_t end = c + 1 < chunks ? load_as<int64_t>(offsets + 8 * (c + 1)) : length;
-      const bool fits = 0 <= begin && begin <= end && end <= length;
-      if (!fits || !decode_chunk(spec, c, data + begin, data + end, reinterpret_cast<T*>(out)))
+      const int64_t end = c + 1 < chunks ? load_as<int64_t>(offsets + 8 * (c + 1)) : data.bytes;
+      const bool fits = 0 <= begin && begin <= end && end <= data.bytes;
+      if (!fits || !decode_chunk(spec, c, data + begin, data + end, out.as<T>()))
         atomic_add(&damaged, 1);
     });
     return damaged ? kDamaged : kOk;
@@ -121,29 +147,7 @@ int64_t fixedpoint_decode(const uint8_t* offsets, const uint8_t* data, int64_t l
 
 ACTZIP_END
 
-ACTZIP_ENTRY(fixedpoint_range,
-             (const uint8_t* x, int64_t n, int64_t dtype, int64_t channels, int64_t inner,
-              uint8_t* largest, int64_t threads),
-             (x, n, dtype, channels, inner, largest, threads))
-ACTZIP_ENTRY(fixedpoint_encode,
-             (const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* bits,
-              const uint8_t* steps, const uint8_t* limits, int64_t channels, int64_t inner,
-              uint64_t seed, int64_t rounding, int64_t skip_zeros, int64_t* sizes, int64_t* place,
-              uint8_t* workspace, int64_t room, int64_t threads),
-             (x, n, dtype, bits, steps, limits, channels, inner, seed, rounding, skip_zeros, sizes,
-              place, workspace, room, threads))
-ACTZIP_ENTRY(fixedpoint_gather,
-             (const uint8_t* x, int64_t n, int64_t dtype, const uint8_t* bits,
-              const uint8_t* steps, const uint8_t* limits, int64_t channels, int64_t inner,
-              uint64_t seed, int64_t rounding, int64_t skip_zeros, const int64_t* sizes,
-              const int64_t* place, const uint8_t* workspace, uint8_t* offsets, uint8_t* data,
-              int64_t threads),
-             (x, n, dtype, bits, steps, limits, channels, inner, seed, rounding, skip_zeros, sizes,
-              place, workspace, offsets, data, threads))
-ACTZIP_ENTRY(fixedpoint_decode,
-             (const uint8_t* offsets, const uint8_t* data, int64_t length, int64_t n,
-              int64_t dtype, const uint8_t* bits, const uint8_t* steps, int64_t channels,
-              int64_t inner, uint64_t seed, int64_t rounding, int64_t skip_zeros, uint8_t* out,
-              int64_t threads),
-             (offsets, data, length, n, dtype, bits, steps, channels, inner, seed, rounding,
-              skip_zeros, out, threads))
+ACTZIP_ENTRY(fixedpoint_range)
+ACTZIP_ENTRY(fixedpoint_encode)
+ACTZIP_ENTRY(fixedpoint_gather)
+ACTZIP_ENTRY(fixedpoint_decode)

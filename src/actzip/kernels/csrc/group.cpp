@@ -49,44 +49,49 @@ void decode_all(const uint8_t* data, const Layout& l, int64_t rounding, uint64_t
 }
 
 // Returns the number of elements in raw groups; when it is not zero, group_raw must follow.
-int64_t group_encode(const void* x, int64_t dtype, int64_t samples, int64_t n, int64_t group,
-                     const uint8_t* bits, const int64_t* offsets, int64_t rounding, int64_t zero,
-                     uint64_t seed, uint8_t* data, int64_t size, int64_t threads) {
+int64_t group_encode(Buffer<const void> x, int64_t dtype, int64_t samples, int64_t n, int64_t group,
+                     Buffer<const uint8_t> bits, Buffer<const int64_t> offsets, int64_t rounding,
+                     int64_t zero, uint64_t seed, Buffer<uint8_t> data, int64_t threads) {
+  if (!rows_hold(samples, n, group, bits, offsets)) return kBadArgument;
   const Layout l{samples, n, group, bits, offsets};
   return with_float(dtype, [&](auto element) -> int64_t {
     using T = decltype(element);
-    if (!l.fits(size, meta_bytes<T>(l))) return kBadArgument;
-    const T* p = static_cast<const T*>(x);
+    if (!x.holds(samples * n, sizeof(T)) || !l.fits(data.bytes, meta_bytes<T>(l))) return kBadArgument;
+    const T* p = x.as<const T>();
     return zero ? encode_all<T, true>(p, l, rounding, seed, data, threads)
                 : encode_all<T, false>(p, l, rounding, seed, data, threads);
   });
 }
 
 // Copies the raw groups of x behind the codes.
-int64_t group_raw(const void* x, int64_t dtype, int64_t samples, int64_t n, int64_t group,
-                  const uint8_t* bits, const int64_t* offsets, uint8_t* data, int64_t size) {
+int64_t group_raw(Buffer<const void> x, int64_t dtype, int64_t samples, int64_t n, int64_t group,
+                  Buffer<const uint8_t> bits, Buffer<const int64_t> offsets, Buffer<uint8_t> data) {
+  if (!rows_hold(samples, n, group, bits, offsets)) return kBadArgument;
   const Layout l{samples, n, group, bits, offsets};
   return with_float(dtype, [&](auto element) -> int64_t {
     using T = decltype(element);
-    if (!l.fits(size, meta_bytes<T>(l))) return kBadArgument;
-    if (!raw_fits<T>(data, l, size)) return kBadArgument;
+    if (!x.holds(samples * n, sizeof(T)) || !l.fits(data.bytes, meta_bytes<T>(l))) return kBadArgument;
+    if (!raw_fits<T>(data, l, data.bytes)) return kBadArgument;
     each_raw<T>(data, l, [&](int64_t first, int64_t length, int64_t done) {
       std::memcpy(data + offsets[samples] + done * int64_t(sizeof(T)),
-                  static_cast<const T*>(x) + first, size_t(length) * sizeof(T));
+                  x.as<const T>() + first, size_t(length) * sizeof(T));
     });
     return kOk;
   });
 }
 
-int64_t group_decode(const uint8_t* data, int64_t size, void* out, int64_t dtype, int64_t samples,
-                     int64_t n, int64_t group, const uint8_t* bits, const int64_t* offsets,
-                     int64_t rounding, int64_t zero, uint64_t seed, int64_t threads) {
+int64_t group_decode(Buffer<const uint8_t> data, Buffer<void> out, int64_t dtype, int64_t samples,
+                     int64_t n, int64_t group, Buffer<const uint8_t> bits,
+                     Buffer<const int64_t> offsets, int64_t rounding, int64_t zero, uint64_t seed,
+                     int64_t threads) {
+  if (!rows_hold(samples, n, group, bits, offsets)) return kBadArgument;
   const Layout l{samples, n, group, bits, offsets};
   return with_float(dtype, [&](auto element) -> int64_t {
     using T = decltype(element);
-    T* p = static_cast<T*>(out);
-    if (!l.fits(size, meta_bytes<T>(l))) return kDamaged;
-    if (!raw_fits<T>(data, l, size)) return kDamaged;
+    T* p = out.as<T>();
+    if (!out.holds(samples * n, sizeof(T))) return kBadArgument;
+    if (!l.fits(data.bytes, meta_bytes<T>(l))) return kDamaged;
+    if (!raw_fits<T>(data, l, data.bytes)) return kDamaged;
     zero ? decode_all<T, true>(data, l, rounding, seed, p, threads)
          : decode_all<T, false>(data, l, rounding, seed, p, threads);
     restore_raw(data, l, p);
@@ -117,37 +122,23 @@ int64_t nonzero_as(const uint8_t* data, const Layout& l, T* out, T on, int64_t t
 }
 
 // 1 where the code is not that of zero, else 0, as any floating type or bool.
-int64_t group_nonzero(const uint8_t* data, int64_t size, void* out, int64_t dtype, int64_t samples,
-                      int64_t n, int64_t group, int64_t meta_item, const uint8_t* bits,
-                      const int64_t* offsets, int64_t threads) {
+int64_t group_nonzero(Buffer<const uint8_t> data, Buffer<void> out, int64_t dtype, int64_t samples,
+                      int64_t n, int64_t group, int64_t meta_item, Buffer<const uint8_t> bits,
+                      Buffer<const int64_t> offsets, int64_t threads) {
+  if (!rows_hold(samples, n, group, bits, offsets)) return kBadArgument;
   const Layout l{samples, n, group, bits, offsets};
-  if (group < 1 || !l.fits(size, 2 * samples * l.groups() * meta_item)) return kDamaged;
-  if (dtype == kU8) return nonzero_as(data, l, static_cast<uint8_t*>(out), uint8_t(1), threads);
+  if (!out.holds(samples * n, itemsize(dtype))) return kBadArgument;
+  if (!l.fits(data.bytes, 2 * samples * l.groups() * meta_item)) return kDamaged;
+  if (dtype == kU8) return nonzero_as(data, l, out.as<uint8_t>(), uint8_t(1), threads);
   return with_float(dtype, [&](auto element) -> int64_t {
     using T = decltype(element);
-    return nonzero_as(data, l, static_cast<T*>(out), narrow<T>(Real<T>(1)), threads);
+    return nonzero_as(data, l, out.as<T>(), narrow<T>(Real<T>(1)), threads);
   });
 }
 
 ACTZIP_END
 
-ACTZIP_ENTRY(group_nonzero,
-             (const uint8_t* data, int64_t size, void* out, int64_t dtype, int64_t samples,
-              int64_t n, int64_t group, int64_t meta_item, const uint8_t* bits,
-              const int64_t* offsets, int64_t threads),
-             (data, size, out, dtype, samples, n, group, meta_item, bits, offsets, threads))
-ACTZIP_ENTRY(group_encode,
-             (const void* x, int64_t dtype, int64_t samples, int64_t n, int64_t group,
-              const uint8_t* bits, const int64_t* offsets, int64_t rounding, int64_t zero,
-              uint64_t seed, uint8_t* data, int64_t size, int64_t threads),
-             (x, dtype, samples, n, group, bits, offsets, rounding, zero, seed, data, size, threads))
-ACTZIP_ENTRY(group_raw,
-             (const void* x, int64_t dtype, int64_t samples, int64_t n, int64_t group,
-              const uint8_t* bits, const int64_t* offsets, uint8_t* data, int64_t size),
-             (x, dtype, samples, n, group, bits, offsets, data, size))
-ACTZIP_ENTRY(group_decode,
-             (const uint8_t* data, int64_t size, void* out, int64_t dtype, int64_t samples,
-              int64_t n, int64_t group, const uint8_t* bits, const int64_t* offsets,
-              int64_t rounding, int64_t zero, uint64_t seed, int64_t threads),
-             (data, size, out, dtype, samples, n, group, bits, offsets, rounding, zero, seed,
-              threads))
+ACTZIP_ENTRY(group_nonzero)
+ACTZIP_ENTRY(group_encode)
+ACTZIP_ENTRY(group_raw)
+ACTZIP_ENTRY(group_decode)

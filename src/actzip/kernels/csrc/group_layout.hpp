@@ -31,6 +31,14 @@ struct Layout {
   }
 };
 
+// Whether there are tables for so many rows, and their elements can be counted.
+inline bool rows_hold(int64_t samples, int64_t n, int64_t group, Buffer<const uint8_t> bits,
+                      Buffer<const int64_t> offsets) {
+  constexpr int64_t most = int64_t(1) << 56;
+  return samples >= 0 && n >= 0 && n <= most && group >= 1 && group <= most &&
+         bits.holds(samples, 1) && offsets.holds(samples + 1, 8) && (n == 0 || samples <= most / n);
+}
+
 inline Coding coding(int bits, int64_t rounding, int64_t zero) {
   return {bits, zero != 0, rounding != 0, rounding == 2};
 }

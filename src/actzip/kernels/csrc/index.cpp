@@ -19,12 +19,21 @@ inline int64_t with_int(int64_t dtype, F&& f) {
   }
 }
 
+// Bytes of n values of `bits` bits.
+inline int64_t packed_bytes(int64_t n, int64_t bits) {
+  return int64_t((uint64_t(n) * uint64_t(bits) + 7) / 8);
+}
+
 // lohi[0], lohi[1]: the least and the largest value.
-int64_t index_range(const void* x, int64_t dtype, int64_t n, int64_t* lohi, int64_t threads) {
+int64_t index_range(Buffer<const void> x, int64_t dtype, int64_t n, Buffer<int64_t> lohi,
+                    int64_t threads) {
+  if (!x.holds(n, itemsize(dtype)) ||
+      !lohi.holds(2, 8))
+    return kBadArgument;
   if (n <= 0) return kBadArgument;
   return with_int(dtype, [&](auto zero) -> int64_t {
     using T = decltype(zero);
-    const T* p = static_cast<const T*>(x);
+    const T* p = x.as<const T>();
     int64_t lo = int64_t(p[0]), hi = lo;
     parallel_for(ceil_div(n, kIndexChunk), threads, [&](int64_t c) {
       T a = p[c * kIndexChunk], b = a;
@@ -127,13 +136,14 @@ inline void write_bits(const T* x, int64_t n, uint64_t lo, int bits, uint8_t* ou
   writer.finish();
 }
 
-int64_t index_encode(const void* x, int64_t dtype, int64_t n, int64_t lo, int64_t bits,
-                     uint8_t* data, int64_t size, int64_t threads) {
-  if (bits < 1 || bits > 64 || size != int64_t((uint64_t(n) * uint64_t(bits) + 7) / 8))
+int64_t index_encode(Buffer<const void> x, int64_t dtype, int64_t n, int64_t lo, int64_t bits,
+                     Buffer<uint8_t> data, int64_t threads) {
+  if (bits < 1 || bits > 64 || !x.holds(n, itemsize(dtype)) ||
+      data.bytes != packed_bytes(n, bits))
     return kBadArgument;
   return with_int(dtype, [&](auto zero) -> int64_t {
     using T = decltype(zero);
-    const T* p = static_cast<const T*>(x);
+    const T* p = x.as<const T>();
     parallel_for(ceil_div(n, kIndexChunk), threads, [&](int64_t c) {
       int64_t first = c * kIndexChunk, count = min_of(n - first, kIndexChunk);
       if (bits <= 8) {
@@ -150,14 +160,16 @@ int64_t index_encode(const void* x, int64_t dtype, int64_t n, int64_t lo, int64_
   });
 }
 
-int64_t index_decode(const uint8_t* data, int64_t size, void* out, int64_t dtype, int64_t n,
+int64_t index_decode(Buffer<const uint8_t> data, Buffer<void> out, int64_t dtype, int64_t n,
                      int64_t lo, int64_t bits, int64_t threads) {
   if (bits < 1 || bits > 64 || n < 0 || uint64_t(n) > uint64_t(INT64_MAX) / 64) return kDamaged;
-  if (size != int64_t((uint64_t(n) * uint64_t(bits) + 7) / 8)) return kDamaged;
+  if (!out.holds(n, itemsize(dtype))) return kBadArgument;
+  if (data.bytes != packed_bytes(n, bits)) return kDamaged;
+  const int64_t size = data.bytes;
   const uint64_t mask = mask_of(int(bits));
   return with_int(dtype, [&](auto zero) -> int64_t {
     using T = decltype(zero);
-    T* p = static_cast<T*>(out);
+    T* p = out.as<T>();
     parallel_for(ceil_div(n, kIndexChunk), threads, [&](int64_t c) {
       const int64_t first = c * kIndexChunk, end = min_of(n, first + kIndexChunk);
       int64_t i = first;
@@ -176,14 +188,6 @@ int64_t index_decode(const uint8_t* data, int64_t size, void* out, int64_t dtype
 
 ACTZIP_END
 
-ACTZIP_ENTRY(index_range,
-             (const void* x, int64_t dtype, int64_t n, int64_t* lohi, int64_t threads),
-             (x, dtype, n, lohi, threads))
-ACTZIP_ENTRY(index_encode,
-             (const void* x, int64_t dtype, int64_t n, int64_t lo, int64_t bits, uint8_t* data,
-              int64_t size, int64_t threads),
-             (x, dtype, n, lo, bits, data, size, threads))
-ACTZIP_ENTRY(index_decode,
-             (const uint8_t* data, int64_t size, void* out, int64_t dtype, int64_t n, int64_t lo,
-              int64_t bits, int64_t threads),
-             (data, size, out, dtype, n, lo, bits, threads))
+ACTZIP_ENTRY(index_range)
+ACTZIP_ENTRY(index_encode)
+ACTZIP_ENTRY(index_decode)

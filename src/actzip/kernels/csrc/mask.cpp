@@ -71,13 +71,16 @@ int64_t encode_as(const T* x, int64_t n, uint8_t* data, Op op, int64_t threads) 
   return bad_chunks ? kBadValue : kOk;
 }
 
-int64_t mask_encode(const void* x, int64_t dtype, int64_t n, int64_t test, uint64_t on,
-                    uint8_t* data, int64_t threads) {
+int64_t mask_encode(Buffer<const void> x, int64_t dtype, int64_t n, int64_t test, uint64_t on,
+                    Buffer<uint8_t> data, int64_t threads) {
+  if (!x.holds(n, itemsize(dtype)) ||
+      !data.holds(ceil_div(n, 8), 1))
+    return kBadArgument;
   if (test == kNonzero)
-    return encode_as(static_cast<const uint8_t*>(x), n, data, BoolTest{}, threads);
+    return encode_as(x.as<const uint8_t>(), n, data, BoolTest{}, threads);
   return with_float(dtype, [&](auto zero) -> int64_t {
     using T = decltype(zero);
-    const T* p = static_cast<const T*>(x);
+    const T* p = x.as<const T>();
     if (test == kNotLeZero) return encode_as(p, n, data, NotLeZero<T>{}, threads);
     if constexpr (sizeof(T) == 8) return encode_as(p, n, data, EqualsOn<T, uint64_t>{on}, threads);
     else if constexpr (sizeof(T) == 4)
@@ -100,25 +103,20 @@ int64_t decode_as(const uint8_t* data, T* out, int64_t n, T on, int64_t threads)
 }
 
 // `on` holds the bits of the value that a set bit decodes to; 1 for bool.
-int64_t mask_decode(const uint8_t* data, int64_t size, void* out, int64_t dtype, int64_t n,
+int64_t mask_decode(Buffer<const uint8_t> data, Buffer<void> out, int64_t dtype, int64_t n,
                     uint64_t on, int64_t threads) {
-  if (n < 0 || size < ceil_div(n, 8)) return kDamaged;
-  if (dtype == kU8) return decode_as(data, static_cast<uint8_t*>(out), n, uint8_t(1), threads);
+  if (!out.holds(n, itemsize(dtype))) return kBadArgument;
+  if (data.bytes != ceil_div(n, 8)) return kDamaged;
+  if (dtype == kU8) return decode_as(data, out.as<uint8_t>(), n, uint8_t(1), threads);
   return with_float(dtype, [&](auto zero) -> int64_t {
     using T = decltype(zero);
     T value;
     std::memcpy(&value, &on, sizeof value);  // little-endian: the low bytes
-    return decode_as(data, static_cast<T*>(out), n, value, threads);
+    return decode_as(data, out.as<T>(), n, value, threads);
   });
 }
 
 ACTZIP_END
 
-ACTZIP_ENTRY(mask_encode,
-             (const void* x, int64_t dtype, int64_t n, int64_t test, uint64_t on, uint8_t* data,
-              int64_t threads),
-             (x, dtype, n, test, on, data, threads))
-ACTZIP_ENTRY(mask_decode,
-             (const uint8_t* data, int64_t size, void* out, int64_t dtype, int64_t n, uint64_t on,
-              int64_t threads),
-             (data, size, out, dtype, n, on, threads))
+ACTZIP_ENTRY(mask_encode)
+ACTZIP_ENTRY(mask_decode)

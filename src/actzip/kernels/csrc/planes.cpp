@@ -5,9 +5,9 @@ ACTZIP_BEGIN
 
 constexpr int64_t kPlaneChunk = 1 << 15;  // codes; a multiple of 32
 
-int64_t planes_pack(const uint8_t* codes, int64_t n, int64_t bits, uint8_t* data, int64_t size,
+int64_t planes_pack(Buffer<const uint8_t> codes, int64_t n, int64_t bits, Buffer<uint8_t> data,
                     int64_t threads) {
-  if (bits < 1 || bits > 8 || n < 0 || size != planes_size(n, int(bits))) return kBadArgument;
+  if (bits < 1 || bits > 8 || !codes.holds(n, 1) || data.bytes != planes_size(n, int(bits))) return kBadArgument;
   parallel_for(ceil_div(n, kPlaneChunk), threads, [&](int64_t c) {
     const int64_t end = min_of(n, (c + 1) * kPlaneChunk);
     for (int64_t i = c * kPlaneChunk; i < end; i += 32) {
@@ -21,9 +21,11 @@ int64_t planes_pack(const uint8_t* codes, int64_t n, int64_t bits, uint8_t* data
   return kOk;
 }
 
-int64_t planes_unpack(const uint8_t* data, int64_t size, int64_t n, int64_t bits, uint8_t* codes,
+int64_t planes_unpack(Buffer<const uint8_t> data, int64_t n, int64_t bits, Buffer<uint8_t> codes,
                       int64_t threads) {
-  if (bits < 1 || bits > 8 || n < 0 || size != planes_size(n, int(bits))) return kDamaged;
+  if (!codes.holds(n, 1))
+    return kBadArgument;
+  if (bits < 1 || bits > 8 || n < 0 || data.bytes != planes_size(n, int(bits))) return kDamaged;
   parallel_for(ceil_div(n, kPlaneChunk), threads, [&](int64_t c) {
     const int64_t end = min_of(n, (c + 1) * kPlaneChunk);
     for (int64_t i = c * kPlaneChunk; i < end; i += 32) {
@@ -38,11 +40,5 @@ int64_t planes_unpack(const uint8_t* data, int64_t size, int64_t n, int64_t bits
 
 ACTZIP_END
 
-ACTZIP_ENTRY(planes_pack,
-             (const uint8_t* codes, int64_t n, int64_t bits, uint8_t* data, int64_t size,
-              int64_t threads),
-             (codes, n, bits, data, size, threads))
-ACTZIP_ENTRY(planes_unpack,
-             (const uint8_t* data, int64_t size, int64_t n, int64_t bits, uint8_t* codes,
-              int64_t threads),
-             (data, size, n, bits, codes, threads))
+ACTZIP_ENTRY(planes_pack)
+ACTZIP_ENTRY(planes_unpack)

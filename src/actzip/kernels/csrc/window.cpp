@@ -18,6 +18,21 @@ struct WindowShape {
   int64_t row() const { return pooled[2] * beside; }
 };
 
+// Whether n values are whole maps of this geometry, and all its numbers are of use.
+inline bool fits(Buffer<const int64_t> geometry, int64_t n) {
+  if (n < 0 || !geometry.holds(19, 8)) return false;
+  for (int k = 0; k < 19; ++k)
+    if (geometry[k] < (k < 3 || (k >= 9 && k < 12) ? 0 : 1) || geometry[k] > INT32_MAX) return false;
+  if (n == 0) return true;
+  int64_t values = 1;
+  const int64_t sides[4] = {geometry[0], geometry[1], geometry[2], geometry[18]};
+  for (int64_t side : sides) {
+    if (side == 0 || values > n / side) return false;
+    values *= side;
+  }
+  return n % values == 0;
+}
+
 // f(first, z, y) for each row of pooled values, along the last dimension and the maps side by side.
 template <class F>
 inline void for_rows(const WindowShape& w, int64_t n, int64_t threads, F&& f) {
@@ -86,8 +101,9 @@ inline int64_t encode_run(const WindowShape& w, const int64_t* indices, int64_t 
   return bad;
 }
 
-int64_t window_encode(const int64_t* indices, int64_t n, const int64_t* geometry, uint8_t* places,
-                      int64_t threads) {
+int64_t window_encode(Buffer<const int64_t> indices, int64_t n, Buffer<const int64_t> geometry,
+                      Buffer<uint8_t> places, int64_t threads) {
+  if (!fits(geometry, n) || !indices.holds(n, 8) || !places.holds(n, 1)) return kBadArgument;
   const WindowShape w(geometry);
   if (!is_small(w)) return kBadValue;
   int64_t bad = 0;
@@ -104,8 +120,9 @@ int64_t window_encode(const int64_t* indices, int64_t n, const int64_t* geometry
   return bad ? kBadValue : kOk;
 }
 
-int64_t window_decode(const uint8_t* places, int64_t n, const int64_t* geometry, int64_t* indices,
-                      int64_t threads) {
+int64_t window_decode(Buffer<const uint8_t> places, int64_t n, Buffer<const int64_t> geometry,
+                      Buffer<int64_t> indices, int64_t threads) {
+  if (!fits(geometry, n) || !indices.holds(n, 8) || !places.holds(n, 1)) return kBadArgument;
   const WindowShape w(geometry);
   if (!is_small(w)) return kDamaged;
   const int64_t count = min_of<int64_t>(256, w.kernel[0] * w.kernel[1] * w.kernel[2]);
@@ -136,11 +153,5 @@ int64_t window_decode(const uint8_t* places, int64_t n, const int64_t* geometry,
 
 ACTZIP_END
 
-ACTZIP_ENTRY(window_encode,
-             (const int64_t* indices, int64_t n, const int64_t* geometry, uint8_t* places,
-              int64_t threads),
-             (indices, n, geometry, places, threads))
-ACTZIP_ENTRY(window_decode,
-             (const uint8_t* places, int64_t n, const int64_t* geometry, int64_t* indices,
-              int64_t threads),
-             (places, n, geometry, indices, threads))
+ACTZIP_ENTRY(window_encode)
+ACTZIP_ENTRY(window_decode)

@@ -27,7 +27,7 @@ def encode(
     place = torch.empty(layout.chunks, dtype=torch.int64)
     room = workspace_size(layout.n, layout.itemsize)
     workspace = torch.empty(room, dtype=torch.uint8)
-    total = call("bounded_encode", *values, headers, sizes, place, workspace, room, threads())
+    total = call("bounded_encode", *values, headers, sizes, place, workspace, threads())
     table = 8 * layout.chunks
     data = allocate(table + layout.blocks + total)
     start = table + layout.blocks
@@ -38,7 +38,7 @@ def encode(
         sizes,
         place,
         workspace,
-        data,
+        data[:table],
         data[start:],
         threads(),
     )
@@ -58,7 +58,6 @@ def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
         table,
         headers,
         blocks,
-        blocks.numel(),
         layout.n,
         DTYPES[out.dtype],
         *spec(layout, seed),

@@ -32,7 +32,7 @@ def encode(
     room = workspace_size(layout.n, layout.itemsize)
     workspace = torch.empty(room, dtype=torch.uint8)
     made = (levels, raw, sizes, place, workspace)
-    total = call("bounded_squeeze", *values, *how, *made, room, threads())
+    total = call("bounded_squeeze", *values, *how, *made, threads())
     if bool((sizes < 0).any()):
         return None
     first = head(choice, levels, raw, sizes)
@@ -54,7 +54,6 @@ def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
         parts.raw,
         parts.offsets,
         parts.body,
-        parts.body.numel(),
         frequency_tensor(parts.choice.table.frequencies),
         int(parts.choice.kind),
         parts.choice.table.chain,

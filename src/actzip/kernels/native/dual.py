@@ -50,9 +50,7 @@ def encode(x: Tensor, layout: DualLayout, seed: int, data: Tensor) -> int:
         *_sizes(layout),
         *_coding(layout, seed),
         averages,
-        averages.numel(),
         rest,
-        rest.numel(),
         _scratch(layout),
         threads(),
     )
@@ -72,9 +70,7 @@ def decode(data: Tensor, layout: DualLayout, seed: int, out: Tensor) -> None:
     raw = call(
         "dual_last_decode" if layout.channels else "dual_decode",
         averages,
-        averages.numel(),
         rest,
-        rest.numel(),
         out,
         DTYPES[out.dtype],
         *_sizes(layout),

@@ -37,9 +37,8 @@ def encode(codes: Tensor, table: Table, allocate: Callable[[int], Tensor]) -> Te
     n, head = codes.numel(), table.stored()
     given = (codes, n, frequency_tensor(table.frequencies), table.chain)
     sizes, place = torch.empty(2, -(-n // SPAN), dtype=torch.int64)
-    room = workspace_size(n, 4)
-    workspace = torch.empty(room, dtype=torch.uint8)
-    total = call("entropy_encode", *given, sizes, place, workspace, room, threads())
+    workspace = torch.empty(workspace_size(n, 4), dtype=torch.uint8)
+    total = call("entropy_encode", *given, sizes, place, workspace, threads())
     start = len(head) + 4 * sizes.numel()
     data = allocate(start + total)
     data[: len(head)] = as_tensor(head, data.device)
@@ -59,7 +58,6 @@ def decode(data: Tensor, out: Tensor) -> None:
         "entropy_decode",
         load_offsets(data[size:start], body.numel()),
         body,
-        body.numel(),
         frequency_tensor(table.frequencies),
         table.chain,
         out.numel(),

@@ -40,7 +40,7 @@ def encode(
     sizes, place = torch.empty(2, layout.chunks, dtype=torch.int64)
     room = workspace_size(layout.n, layout.dtype.itemsize)
     workspace = torch.empty(room, dtype=torch.uint8)
-    total = call("fixedpoint_encode", *values, sizes, place, workspace, room, threads())
+    total = call("fixedpoint_encode", *values, sizes, place, workspace, threads())
     start = layout.steps_size + 8 * layout.chunks
     data = allocate(start + total)
     data[: layout.steps_size] = steps.view(torch.uint8)
@@ -60,7 +60,6 @@ def decode(data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor) -> No
         "fixedpoint_decode",
         data[layout.steps_size : start],
         body,
-        body.numel(),
         layout.n,
         DTYPES[out.dtype],
         bits,

@@ -44,7 +44,6 @@ def encode(x: Tensor, layout: GroupLayout, seed: int, data: Tensor) -> int:
         layout.zero,
         signed(seed),
         data,
-        data.numel(),
         threads(),
     )
 
@@ -52,7 +51,7 @@ def encode(x: Tensor, layout: GroupLayout, seed: int, data: Tensor) -> int:
 def store_raw(x: Tensor, layout: GroupLayout, data: Tensor) -> None:
     bits, offsets = tables(layout)
     sizes = (layout.samples, layout.n, layout.group)
-    call("group_raw", x, DTYPES[x.dtype], *sizes, bits, offsets, data, data.numel())
+    call("group_raw", x, DTYPES[x.dtype], *sizes, bits, offsets, data)
 
 
 def decode(data: Tensor, layout: GroupLayout, seed: int, out: Tensor) -> None:
@@ -60,7 +59,6 @@ def decode(data: Tensor, layout: GroupLayout, seed: int, out: Tensor) -> None:
     call(
         "group_decode",
         data,
-        data.numel(),
         out,
         DTYPES[out.dtype],
         layout.samples,
@@ -79,4 +77,4 @@ def nonzero(data: Tensor, layout: GroupLayout, out: Tensor) -> None:
     bits, offsets = tables(layout)
     sizes = (layout.samples, layout.n, layout.group, layout.meta_item)
     kind, count = DTYPES[out.dtype], threads()
-    call("group_nonzero", data, data.numel(), out, kind, *sizes, bits, offsets, count)
+    call("group_nonzero", data, out, kind, *sizes, bits, offsets, count)

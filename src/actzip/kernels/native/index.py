@@ -17,9 +17,9 @@ def extremes(x: Tensor) -> tuple[int, int]:
 
 def encode(x: Tensor, lo: int, bits: int, data: Tensor) -> None:
     kind, count = DTYPES[x.dtype], x.numel()
-    call("index_encode", x, kind, count, lo, bits, data, data.numel(), threads())
+    call("index_encode", x, kind, count, lo, bits, data, threads())
 
 
 def decode(data: Tensor, lo: int, bits: int, out: Tensor) -> None:
     kind, count = DTYPES[out.dtype], out.numel()
-    call("index_decode", data, data.numel(), out, kind, count, lo, bits, threads())
+    call("index_decode", data, out, kind, count, lo, bits, threads())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 import sys
 import warnings
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from torch import Tensor
 from actzip.kernels.errors import DamagedError
 
 #: Equals actzip_interface() in csrc/isa.cpp; a library built from other sources is not used.
-INTERFACE = 4
+INTERFACE = 5
 
 OK, DAMAGED, BAD_ARGUMENT, BAD_VALUE = 0, -1, -2, -3
 
@@ -87,13 +88,21 @@ def set_isa_level(level: int) -> int:
     return int(_require().actzip_set_isa_level(level))
 
 
-def call(name: str, *args: int | float | Tensor | None) -> int:
-    """Call an entry; tensors go as pointers, ints as int64, floats as double.
+def call(name: str, *args: int | Tensor) -> int:
+    """Call an entry; a tensor goes as its address and its bytes, so that the entry can check both.
 
-    Raises DamagedError or ValueError for a negative status, else returns the result.
+    Tensors are dense: elements that lie apart in memory would reach past these bytes. Raises
+    DamagedError or ValueError for a negative status, else returns the result.
     """
-    entry = _ENTRIES.get(name) or _entry(name, args)
-    status = int(entry(*[a.data_ptr() if isinstance(a, Tensor) else a for a in args]))
+    words: list[int] = []
+    for a in args:
+        if isinstance(a, Tensor):
+            words += (a.data_ptr(), a.nbytes)
+        else:
+            words.append(a)
+    count = len(words)
+    entry = _ENTRIES.get(name) or _entry(name)
+    status = int(entry(struct.pack(f"={count}q", *words), count))
     if status >= 0:
         return status
     if status == DAMAGED:
@@ -102,17 +111,13 @@ def call(name: str, *args: int | float | Tensor | None) -> int:
     raise ValueError(f"{name}: {what}")
 
 
-_ENTRIES: dict[str, Callable[..., int]] = {}
+_ENTRIES: dict[str, Callable[[bytes, int], int]] = {}
 
 
-def _entry(name: str, args: tuple[int | float | Tensor | None, ...]) -> Callable[..., int]:
-    """The entry, with the parameter types of its first call: Tensors and None are pointers."""
-    kinds = [_C_TYPES.get(type(a), ctypes.c_void_p) for a in args]
-    prototype = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)
+def _entry(name: str) -> Callable[[bytes, int], int]:
+    """The entry, which takes its parameters as words of 64 bits, and how many there are."""
+    prototype = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64)
     return _ENTRIES.setdefault(name, prototype((f"actzip_{name}", _require())))
-
-
-_C_TYPES: dict[type, type] = {int: ctypes.c_int64, bool: ctypes.c_int64, float: ctypes.c_double}
 
 
 def _require() -> ctypes.CDLL:

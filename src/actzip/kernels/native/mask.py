@@ -15,7 +15,7 @@ _INTS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 @functools.lru_cache(maxsize=256)
 def _raw_bits(value: float, dtype: torch.dtype) -> int:
-    one = torch.tensor([value], dtype=dtype)
+    one = torch.tensor([float(value)], dtype=dtype)
     return int(one.view(_INTS[dtype.itemsize]).item())
 
 
@@ -36,4 +36,4 @@ def encode(x: Tensor, on: float | None, data: Tensor) -> bool:
 def decode(data: Tensor, on: float | None, out: Tensor) -> None:
     bits = 1 if out.dtype == torch.bool else _raw_bits(1.0 if on is None else on, out.dtype)
     dtype, count = DTYPES[out.dtype], out.numel()
-    call("mask_decode", data, data.numel(), out, dtype, count, bits, threads())
+    call("mask_decode", data, out, dtype, count, bits, threads())

@@ -114,7 +114,7 @@ def unpredict(symbols: Tensor, delta: Tensor, layout: BoundedLayout) -> Tensor:
     if layout.width:
         left, above, corner = _neighbours(layout, symbols.device)
     width = layout.width
-    for i in range(CHUNK if bool(delta.any()) else 0):
+    for i in range(min(CHUNK, layout.n) if bool(delta.any()) else 0):
         if layout.width == 0:
             guess = rows[:, i - 1] if i > 0 else torch.zeros_like(rows[:, 0])
         else:

@@ -133,10 +133,10 @@ def _split(parts: Sequence[Bytes], chain: int) -> tuple[Ints, Ints, Ints]:
     limit = np.zeros((chains, chain), dtype=np.int64)
     for k in range(chains):
         mine = list(parts[k * chain : (k + 1) * chain])
+        if len(mine[0]) < 4 * STATES or any(len(p) % 2 for p in mine):
+            raise DamagedError(_DAMAGED)
         states.append(np.frombuffer(mine[0][: 4 * STATES].tobytes(), dtype="<u4").astype(np.int64))
         mine[0] = mine[0][4 * STATES :]
-        if len(states[-1]) < STATES or any(len(p) % 2 for p in mine):
-            raise DamagedError(_DAMAGED)
         limit[k] = np.cumsum([len(p) // 2 for p in mine] + [0] * (chain - len(mine)))
         bodies.append(np.frombuffer(b"".join(p.tobytes() for p in mine), dtype="<u2"))
     x = np.array(states, np.int64).reshape(chains, STATES)

@@ -78,10 +78,11 @@ def decode_real(data: Tensor, layout: GroupLayout, seed: int, item: int) -> Tens
     end = layout.offsets[-1]
     if data.numel() < end:
         raise DamagedError(f"group codes need {end} bytes, got {data.numel()}")
-    if layout.n == 0 or layout.samples == 0:
+    empty = layout.n == 0 or layout.samples == 0
+    if empty and data.numel() == end:
         return torch.empty(0, dtype=real_type(layout.dtype), device=data.device)
     meta = load(data, layout)
-    if data.numel() - end != int(per_element(meta.raw, layout).sum()) * item:
+    if empty or data.numel() - end != int(per_element(meta.raw, layout).sum()) * item:
         raise DamagedError("the raw groups do not fill the rest of the payload")
     return dequantize(codes_of(data, layout), meta, layout, seed).flatten()
 

@@ -23,7 +23,7 @@ def encode(x: Tensor, on: float | None, data: Tensor) -> bool:
         bits = ~(x <= 0)
     else:
         whole = _SAME_SIZE_INT[x.element_size()]
-        value = torch.tensor(on, dtype=x.dtype, device=x.device).view(whole)
+        value = torch.tensor(float(on), dtype=x.dtype, device=x.device).view(whole)
         bits = x.view(whole) == value
         fits = bool((bits | (x.view(whole) == 0)).all())
     data.copy_(planes.pack(bits.to(torch.uint8), 1))
@@ -38,5 +38,5 @@ def decode(data: Tensor, on: float | None, out: Tensor) -> None:
     if out.dtype == torch.bool:
         out.copy_(bits)
     else:
-        value = torch.tensor(1.0 if on is None else on, dtype=out.dtype, device=out.device)
+        value = torch.tensor(1.0 if on is None else float(on), dtype=out.dtype, device=out.device)
         out.copy_(torch.where(bits > 0, value, torch.zeros_like(value)))
