@@ -14,13 +14,13 @@ from collections import Counter
 
 os.environ.setdefault("ACTZIP_DEBUG", "1")  # an exception of ours is to be seen
 
-import torch  # noqa: E402
+import torch
 
-from fuzz.generate import generate  # noqa: E402
-from fuzz.isolate import Crash, in_child  # noqa: E402
-from fuzz.judge import EXACT, LOSSY, Failure, judge  # noqa: E402
-from fuzz.program import Program  # noqa: E402
-from fuzz.shrink import shrink  # noqa: E402
+from fuzz.generate import generate
+from fuzz.isolate import Crash, in_child
+from fuzz.judge import EXACT, LOSSY, Failure, judge
+from fuzz.program import Program
+from fuzz.shrink import shrink
 
 _BATCH = 25
 
@@ -34,7 +34,7 @@ def main() -> int:
         seeds = range(seed, min(seed + _BATCH, last))
         for found_at, failure in _batch(seeds, options.silent):
             if not seen[failure.kind]:
-                _print(generate(found_at, silent=options.silent), found_at, failure)
+                _print(found_at, options.silent, failure)
             seen[failure.kind] += 1
         seed = seeds.stop
     done = seed - options.first
@@ -74,7 +74,8 @@ def judged(program: Program, seed: int) -> list[Failure]:
     return judge(program, (names[seed % len(names)],))
 
 
-def _print(program: Program, seed: int, failure: Failure) -> None:
+def _print(seed: int, silent: bool, failure: Failure) -> None:
+    program = in_child(lambda: generate(seed, silent=silent))
     lossy = (failure.method,) if failure.method in LOSSY else ()
 
     def fails(smaller: Program) -> bool:

@@ -15,7 +15,17 @@ from fuzz import layers, ops
 from fuzz.functions import CUSTOM
 from fuzz.program import Line, Program, namespace
 
-_SHAPES = ((6, 8), (8, 8), (16, 8), (2, 16, 8), (4, 6, 6), (2, 4, 6, 6), (2, 8, 4, 4), (12,), (3, 1))
+_SHAPES = (
+    (6, 8),
+    (8, 8),
+    (16, 8),
+    (2, 16, 8),
+    (4, 6, 6),
+    (2, 4, 6, 6),
+    (2, 8, 4, 4),
+    (12,),
+    (3, 1),
+)
 _MOST = 4096  #: elements of a tensor
 _LARGE = 300.0  #: magnitude from which a tame program takes another way
 _NUMBERS = ("0.5", "2.0", "-1.5", "0.1", "1.0", "0.0", "3.0")
@@ -158,7 +168,9 @@ class _Generator:
         end, name = self._rng.choice(ends), self._name("v")
         graph = self._rng.choice(("create_graph=True", "retain_graph=True"))
         source = self._rng.choice(sources)
-        return self._try("body", f"{name} = torch.autograd.grad(total({end}), {source}, {graph})[0]")
+        return self._try(
+            "body", f"{name} = torch.autograd.grad(total({end}), {source}, {graph})[0]"
+        )
 
     # -- the backward passes ---------------------------------------------------------------
 

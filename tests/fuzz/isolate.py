@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,8 @@ def in_child(function: Callable[[], Any]) -> Any:
             with os.fdopen(writing, "wb") as pipe:
                 pickle.dump(function(), pipe)
             code = 0
+        except Exception:
+            traceback.print_exc()
         finally:
             os._exit(code)
     os.close(writing)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import gc
 import inspect
 import traceback
 import warnings
@@ -44,6 +45,9 @@ class Line:
 
     stage: str
     text: str
+
+    def __reduce__(self) -> tuple[type[Line], tuple[str, str]]:
+        return Line, (self.stage, self.text)  # code has no pickle
 
     @functools.cached_property
     def code(self) -> CodeType:
@@ -138,7 +142,9 @@ class Raised:
 
     @property
     def inplace(self) -> bool:
-        return self.kind == "RuntimeError" and "modified by an inplace operation" in self.message
+        """Autograd refuses a graph of which a saved tensor was edited."""
+        refused = ("modified by an inplace operation", "that has been detached in-place")
+        return self.kind == "RuntimeError" and any(each in self.message for each in refused)
 
 
 @dataclass
@@ -188,6 +194,8 @@ def run(
         rng = torch.get_rng_state()
         values = _values(space, grads=raised is None)
         space.clear()
+    if session is not None and session.live_bytes:
+        gc.collect()
     return Outcome(values, raised, rng, 0 if session is None else session.live_bytes)
 
 

@@ -65,7 +65,8 @@ def _aliased(lines: tuple[Line, ...], k: int) -> Iterator[tuple[Line, ...]]:
     (name,) = line.writes
     for source in sorted(n for n in line.reads if re.fullmatch(r"[vx]\d+", n)):
         rest = [
-            Line(other.stage, re.sub(rf"\b{name}\b", source, other.text)) for other in lines[k + 1 :]
+            Line(other.stage, re.sub(rf"\b{name}\b", source, other.text))
+            for other in lines[k + 1 :]
         ]
         yield _whole((*lines[:k], *rest))
 
