@@ -119,7 +119,7 @@ def test_one_session_gives_each_of_its_steps_to_one_of_four_threads(method: Any)
             def work() -> None:
                 for step in range(_STEPS // threads):
                     _set_threads(step)
-                    found.append(_gradients(model, 0).numpy().tobytes())
+                    found.append(_gradients(model, 0, 16).numpy().tobytes())
 
             _at_once([work] * threads)
             assert session.step == _STEPS
