@@ -31,9 +31,12 @@ lint: setup
 bench: setup
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
-# The C++ encoders and decoders under sanitizers, fed with damaged bytes.
-fuzz:
+# The C++ encoders and decoders under sanitizers, fed with damaged bytes: SECONDS for each. Then
+# random programs with and without actzip, SECONDS each for those with and without silent edits.
+fuzz: setup
 	$(MAKE) -C tests/native fuzz SECONDS=$(or $(SECONDS),20)
+	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(or $(SECONDS),20)
+	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(or $(SECONDS),20) --silent
 
 clean:
 	rm -rf $(VENV) build

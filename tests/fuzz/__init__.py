@@ -1,0 +1,1 @@
+"""Random PyTorch programs, run plain and under actzip, and compared."""

@@ -1,0 +1,255 @@
+"""What a program does under actzip, beside what it should do.
+
+- Exact methods give every tensor and gradient bit for bit, and the same exceptions.
+- Where plain PyTorch refuses a graph because a saved tensor was edited in place, actzip refuses it
+  too, or gives what a clone of each saved tensor before the edit gives.
+- Lossy methods leave all that forward computes as it is; their gradients err by no more than noise
+  of the size of their step, put on every saved tensor of the plain run, makes them err.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from actzip.codecs import Bounded, Group, Keep
+from actzip.methods import ACGC, ActNN, Comet, Division, Fixed, Lossless
+from fuzz.program import Around, Outcome, Program, run
+
+EXACT: dict[str, Any] = {"lossless": Lossless(), "keep": Fixed(Keep(), Keep())}
+
+#: Every one errs by less than `_NOISE` of the peak of what it stores.
+LOSSY: dict[str, Any] = {
+    "actnn": ActNN(bits=8, group_size=64),
+    "actnn-L2": ActNN(bits=8, level="L3.1", slice_bytes=256),
+    "division": Division(bits=8, dense=8, norm=8, rows=8, activation=8, nonlinear=8, block=2),
+    "comet": Comet(sigma=1e-3, rest_bits=8, interval=1),
+    "comet-all": Comet(sigma=1e-3, scope="all", rest_bits=8, interval=1),
+    "acgc": ACGC(e2=1e-4, interval=1),
+    "acgc-fixed": ACGC(e2=1e-4, codec="fixed", interval=1),
+    "group": Fixed(Group(8, zero=False), Group(8)),
+    "group-zero": Fixed(Group(8, zero=True), Group(8, zero=True, entropy=True)),
+    "bounded": Fixed(Bounded(1e-3), Bounded(1e-3)),
+}
+
+_NOISE = 0.012  #: 1/255 for the step, 1/128 for the rounding of its ends
+_DRAWS = 3
+_SLACK = 10.0  #: how much more than noise in plain PyTorch a method may err
+_POOR = 0.3  #: a gradient that noise changes by more than that says nothing
+_BACKWARD = re.compile(r"autograd\.(grad|functional)|torch\.func\.")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong, under which method."""
+
+    method: str
+    kind: str  #: short, and the same for programs that fail in the same way
+    detail: str
+
+
+def judge(program: Program, lossy: tuple[str, ...] = ()) -> list[Failure]:
+    """Run a program plain, under the exact methods and under these lossy ones."""
+    plain = run(program)
+    found: list[Failure] = []
+    if program.silent:
+        # plain reads what was edited behind its back: only where that makes no difference to
+        # the gradients is there something to compare with
+        same = run(program, around=snapshots)
+        if plain.raised or same.raised or _differing(plain, same):
+            return []
+    for name, method in EXACT.items():
+        found += _exact(program, plain, name, method)
+    for name in lossy:
+        found += _lossy(program, plain, name, LOSSY[name])
+    return found
+
+
+def _exact(program: Program, plain: Outcome, name: str, method: Any) -> list[Failure]:
+    ours = run(program, method)
+    found = _common(program, plain, name, ours)
+    if found:
+        return found
+    expected = plain
+    if plain.raised and plain.raised.inplace:
+        before = _before_edits(program, ours)
+        if before is None:
+            return []
+        expected = before
+    differing = _differing(expected, ours)
+    if differing:
+        what = "values of forward" if _is_forward(program, differing[0]) else "gradient"
+        return [Failure(name, f"{what} differs", _show(differing, expected, ours))]
+    return []
+
+
+def _lossy(program: Program, plain: Outcome, name: str, method: Any) -> list[Failure]:
+    ours = run(program, method)
+    found = _common(program, plain, name, ours)
+    if found or program.steps > 1:  # what is learned in the first step is used in the others
+        return found
+    expected = plain
+    stop = None if ours.raised is None else ours.raised.at
+    if plain.raised and plain.raised.inplace:
+        before = _before_edits(program, ours)
+        if before is None:
+            return []
+        expected = before
+    exact = [n for n in expected.values if _is_forward(program, n)]
+    differing = [n for n in _differing(expected, ours) if n in exact]
+    if differing:
+        return [Failure(name, "values of forward differ", _show(differing, expected, ours))]
+    if program.wild or not _is_finite(expected) or _is_hooked_early(program):
+        return []
+    noisy = [run(program, around=_noise(k), stop=stop) for k in range(_DRAWS)]
+    if any(n.raised or not _is_finite(n) for n in noisy):
+        return []
+    return _compare(name, expected, ours, noisy)
+
+
+def _before_edits(program: Program, ours: Outcome) -> Outcome | None:
+    """What clones of all saved tensors give, as far as ours came; None where they cannot tell."""
+    if _is_hooked_early(program):
+        return None
+    found = run(program, around=snapshots, stop=None if ours.raised is None else ours.raised.at)
+    return None if found.raised else found  # torch.func refuses hooks
+
+
+def _is_hooked_early(program: Program) -> bool:
+    """RReLU's noise is given to hooks before it is drawn."""
+    return any("rrelu" in line.text for line in program.lines)
+
+
+def _compare(name: str, plain: Outcome, ours: Outcome, noisy: list[Outcome]) -> list[Failure]:
+    """Every gradient's error beside that of plain runs with noise on what they saved."""
+    for key, value in plain.values.items():
+        mine = ours.values.get(key)
+        if mine is None or mine.shape != value.shape or mine.dtype != value.dtype:
+            return [Failure(name, "shape or dtype differs", key)]
+        size = _distance(value, torch.zeros_like(value))
+        if not size or not (value.is_floating_point() or value.is_complex()):
+            continue
+        allowed = max(_distance(n.values[key], value) for n in noisy)
+        error = _distance(mine, value)
+        # a dtype's own rounding, of a value that came about in another order
+        allowed = _SLACK * allowed + 8 * torch.finfo(value.dtype).eps * size
+        if allowed < _POOR * size and not error <= allowed:
+            return [
+                Failure(name, "too far off", f"{key}: error {error:.3g}, allowed {allowed:.3g}")
+            ]
+        if not bool(torch.isfinite(mine).all()):
+            return [Failure(name, "not finite", key)]
+    return []
+
+
+def _distance(a: Tensor, b: Tensor) -> float:
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    return float((a.to(wide) - b.to(wide)).norm())
+
+
+def _common(program: Program, plain: Outcome, name: str, ours: Outcome) -> list[Failure]:
+    """What holds for all methods: exceptions, random streams, memory."""
+    a, b = plain.raised, ours.raised
+    if b is not None and (a is None or a.at != b.at or a.kind != b.kind):
+        later = a is not None and a.inplace and b.inplace and b.at > a.at
+        if not later:
+            said = f"{b.kind} in {b.frame}" if b.frame else f"{b.kind}: {b.message[:50]}"
+            return [Failure(name, f"raises {said}", b.trace)]
+    if a is not None and b is None and not a.inplace:
+        return [Failure(name, f"does not raise {a.kind}", a.trace)]
+    if (a is None) == (b is None) and not torch.equal(plain.rng, ours.rng):
+        return [Failure(name, "random state differs", "")]
+    # torch itself keeps the last graph that raised, and those whose hooks keep their own result
+    hooked = any("autograd.graph" in line.text for line in program.lines)
+    if ours.held and b is None and not hooked:
+        return [Failure(name, "bytes are held for ever", f"{ours.held} bytes")]
+    return []
+
+
+def _differing(plain: Outcome, ours: Outcome) -> list[str]:
+    keys = {**plain.values, **ours.values}
+    return [
+        key
+        for key in keys
+        if key not in plain.values
+        or key not in ours.values
+        or not same_bits(plain.values[key], ours.values[key])
+    ]
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Equal dtype, shape and values; NaN equals NaN."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if a.is_complex():
+        a, b = torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj())
+    if not a.dtype.is_floating_point:
+        return torch.equal(a, b)
+    return bool(((a == b) | (a.isnan() & b.isnan())).all())
+
+
+def _is_forward(program: Program, key: str) -> bool:
+    """Whether a name is made without any gradient."""
+    spoiled = {w for line in program.of("tail") for w in line.writes}
+    for line in program.of("body"):
+        if _BACKWARD.search(line.text) or line.reads & spoiled:
+            spoiled |= line.writes | ({key} & line.reads)
+    name = key.split(".")[0].split("[")[0]
+    return name not in spoiled and not key.endswith(".grad")
+
+
+def _is_finite(outcome: Outcome) -> bool:
+    return all(
+        bool(torch.isfinite(t).all()) for t in outcome.values.values() if t.is_floating_point()
+    )
+
+
+def _show(names: list[str], plain: Outcome, ours: Outcome) -> str:
+    lines = [", ".join(names)]
+    for side, outcome in (("expected", plain), ("actzip", ours)):
+        t = outcome.values.get(names[0])
+        text = "nothing" if t is None else f"{t.dtype} {tuple(t.shape)} {t.flatten()[:8].tolist()}"
+        lines.append(f"{names[0]} {side}: {text}")
+    return "\n".join(lines)
+
+
+def snapshots() -> contextlib.AbstractContextManager[object]:
+    """Every saved tensor is cloned when it is saved: no later edit reaches it."""
+    return saved_tensors_hooks(_clone, lambda t: t)
+
+
+def _clone(t: Tensor) -> Tensor:
+    with torch.no_grad():
+        return t.clone()
+
+
+def _noise(seed: int) -> Around:
+    @contextlib.contextmanager
+    def around() -> Iterator[None]:
+        generator = torch.Generator().manual_seed(seed)
+
+        def pack(t: Tensor) -> Tensor:
+            return _shaken(t, generator)
+
+        with saved_tensors_hooks(pack, lambda t: t):
+            yield
+
+    return around
+
+
+def _shaken(t: Tensor, generator: torch.Generator) -> Tensor:
+    with torch.no_grad():
+        if not t.is_floating_point() or not t.numel() or t.layout is not torch.strided:
+            return t.clone()
+        base = t if t._base is None or t._base.dtype != t.dtype else t._base
+        step = base.double().abs().max() * _NOISE
+        noise = torch.rand(t.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        out = torch.empty_like(t)
+        return out.copy_(t.double() + step * noise)

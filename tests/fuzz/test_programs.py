@@ -1,0 +1,150 @@
+"""Random programs give under actzip what they give without it.
+
+ACTZIP_FUZZ=n runs n times as many; `make fuzz` runs them for as long as is wanted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+
+from actzip.codecs import Group
+from actzip.methods import Fixed, Lossless
+from fuzz.generate import generate
+from fuzz.judge import LOSSY, judge, snapshots
+from fuzz.program import Line, Program, run
+from fuzz.shrink import shrink
+
+_TIMES = int(os.environ.get("ACTZIP_FUZZ", "1"))
+_BATCHES = 10
+_EACH = 30 * _TIMES
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # the tensors are small
+    yield
+    torch.set_num_threads(before)
+
+
+def _check(program: Program, lossy: str, seed: int) -> None:
+    found = judge(program, (lossy,))
+    if not found:
+        return
+    first = found[0]
+
+    def fails(smaller: Program) -> bool:
+        again = judge(smaller, (lossy,) if first.method in LOSSY else ())
+        return any((f.method, f.kind) == (first.method, first.kind) for f in again)
+
+    small = shrink(program, fails, tries=300)
+    pytest.fail(
+        f"seed {seed}, {first.method}: {first.kind}\n{first.detail}\n\n{small.source()}",
+        pytrace=False,
+    )
+
+
+@pytest.mark.parametrize("batch", range(_BATCHES))
+def test_programs_give_what_they_give_without_actzip(batch: int) -> None:
+    """Every program under both exact methods and one of the lossy ones."""
+    names = list(LOSSY)
+    for seed in range(batch * _EACH, (batch + 1) * _EACH):
+        _check(generate(seed), names[seed % len(names)], seed)
+
+
+def test_edits_behind_autograds_back_do_not_reach_other_tensors() -> None:
+    names = list(LOSSY)
+    for seed in range(2 * _EACH):
+        _check(generate(seed, silent=True), names[seed % len(names)], seed)
+
+
+# -- the fuzzer itself -------------------------------------------------------------------------
+
+
+def _program(*body: str, tail: str) -> Program:
+    lines = [Line("setup", "x1 = torch.randn(6, 8).requires_grad_()")]
+    lines += [Line("body", text) for text in body]
+    return Program((*lines, Line("tail", tail)))
+
+
+def test_a_seed_gives_one_program_and_leaves_the_random_state() -> None:
+    state = torch.get_rng_state()
+    assert generate(7) == generate(7)
+    assert generate(7) != generate(8)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_programs_are_of_all_kinds() -> None:
+    programs = [generate(seed) for seed in range(200)]
+    text = "\n".join(p.source() for p in programs)
+    for part in (
+        *("checkpoint(", "use_reentrant=True", "create_graph=True", "retain_graph=True"),
+        *("no_grad()", "autocast(", "Cube.apply", "F.dropout", "zeroed(", "bfloat16", ".clone()"),
+        *(".unbind(", ".split(", "float('nan')", "nn.BatchNorm", "_()", "root()", "float64"),
+    ):
+        assert part in text, part
+    outcomes = [run(p) for p in programs]
+    refused = [o.raised for o in outcomes if o.raised is not None and o.raised.inplace]
+    others = [o for o in outcomes if o.raised is not None and not o.raised.inplace]
+    assert len(refused) >= 10  # edits in place that are compared with clones
+    assert len(others) <= 30  # programs that end early show little
+
+
+def test_a_refused_edit_is_compared_with_a_clone_before_it() -> None:
+    late = _program(
+        "v1 = torch.relu(x1 * 2)",
+        "v2 = v1 + 0",
+        "v1.zero_()",
+        tail="g0 = torch.autograd.grad(v2.sum(), x1)",
+    )
+    raised = run(late).raised
+    assert raised is not None
+    assert raised.inplace
+    ours, clones = run(late, Lossless()), run(late, around=snapshots)
+    assert ours.raised is None
+    assert torch.equal(ours.values["g0[0]"], clones.values["g0[0]"])
+    assert torch.equal(clones.values["g0[0]"], 2.0 * (clones.values["x1"] > 0))
+    assert judge(late, tuple(LOSSY)) == []
+
+
+def test_a_wrong_gradient_and_a_lost_exception_are_failures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = _program("v1 = torch.sin(x1)", tail="g0 = torch.autograd.grad(v1.sum(), x1)")
+    wrong = _program("v1 = x1 * 2", tail=program.lines[-1].text)
+    broken = _program("v1 = x1 @ x1", tail="pass")
+    monkeypatch.setattr(
+        "fuzz.judge.run", lambda p, method=None, **how: run(wrong if method else p, method, **how)
+    )
+    assert [f.kind for f in judge(program)] == ["values of forward differs"] * 2
+    assert [f.kind for f in judge(broken)] == ["does not raise RuntimeError"] * 2
+
+
+def test_noise_larger_than_the_codes_step_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = _program(
+        "v1 = torch.tanh(x1)", "v2 = v1 * x1", tail="g0 = torch.autograd.grad(total(v2), x1)"
+    )
+    assert judge(program, ("group",)) == []
+    monkeypatch.setitem(LOSSY, "group", Fixed(Group(1), Group(1)))
+    assert [f.kind for f in judge(program, ("group",))] == ["too far off"]
+
+
+def test_shrinking_leaves_what_fails() -> None:
+    program = next(p for p in map(generate, range(99)) if len(p.lines) > 15)
+    mark = next(line for line in program.of("body") if line.writes)
+    small = shrink(program, lambda p: mark in p.lines)
+    assert mark in small.lines
+    assert len(small.lines) < 6
+    assert (small.form, small.steps) == ("around", 1)
+
+
+@pytest.mark.filterwarnings("ignore::actzip.ActzipWarning")
+@pytest.mark.parametrize("form", ["around", "forward", "module"])
+def test_a_printed_program_runs(form: str) -> None:
+    program = replace(next(p for p in map(generate, range(99)) if not run(p).raised), form=form)
+    exec(compile(program.source(), "<printed>", "exec"), {"__name__": "printed"})
