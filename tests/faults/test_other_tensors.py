@@ -1,5 +1,7 @@
 """Integers, booleans, complex, sparse, subclasses: exact, or left alone and counted."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -130,3 +132,40 @@ def test_a_registered_slot_is_used(monkeypatch) -> None:  # type: ignore[no-unty
     monkeypatch.setattr(lookup, "_ADDED", {})
     actzip.register_slot("BernoulliLikeBackward0", "mask", "mask")
     assert lookup.rule("BernoulliLikeBackward0", "mask") is not None
+
+
+@pytest.mark.filterwarnings("ignore::actzip.ActzipWarning")
+def test_copies_inside_torch_func_of_tensors_without_ordinary_storage_go_on() -> None:
+    def cube(t: Tensor) -> Tensor:
+        return (t.clone() ** 3).to(torch.float64).sum()
+
+    x = torch.randn(6)
+    plain = torch.func.hessian(cube)(x), torch.func.jacrev(cube)(x)
+    with actzip.compress(min_bytes=0):  # hessian's tangents are zeros without memory
+        ours = torch.func.hessian(cube)(x), torch.func.jacrev(cube)(x)
+    for mine, theirs in zip(ours, plain, strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def _csr(x: Tensor) -> Tensor:
+    return x.to_sparse_csr().clone().to(torch.float64).to_dense().exp().sum()
+
+
+def _nested(x: Tensor) -> Tensor:
+    rows = torch.nested.as_nested_tensor([x[:4], x[4:]])
+    return rows.clone().to(torch.float64).to_padded_tensor(0.0).exp().sum()
+
+
+def _jagged(x: Tensor) -> Tensor:
+    rows = torch.nested.as_nested_tensor([x[:4], x[4:]], layout=torch.jagged)
+    return rows.clone().to(torch.float64).values().exp().clone().sin().sum()
+
+
+@pytest.mark.filterwarnings("ignore")  # prototypes, says torch
+@pytest.mark.parametrize("code", [_csr, _nested, _jagged])
+def test_copies_of_sparse_and_nested_tensors_go_on(code: Callable[[Tensor], Tensor]) -> None:
+    x = torch.randn(10, 16, requires_grad=True)
+    (expected,) = torch.autograd.grad(code(x), x)
+    with actzip.compress(min_bytes=0):
+        out = code(x)
+    assert torch.equal(torch.autograd.grad(out, x)[0], expected)

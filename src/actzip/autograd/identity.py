@@ -104,7 +104,7 @@ def unit_of(t: Tensor) -> tuple[Tensor, Place | None]:
     does any slice of a constant: a batch cut from a data set must not bring the data set along.
     """
     base = t._base
-    if base is None or base.dtype != t.dtype or not is_dense(base):
+    if base is None or base.dtype != t.dtype or type(base) not in _PLAIN or not is_dense(base):
         return t, None
     origin = int(base.storage_offset())
     place = Place.of(t, origin)
