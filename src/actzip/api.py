@@ -46,6 +46,7 @@ def compress(
     seed: int = 0,
     guard: bool = False,
     eval_mode: bool = False,
+    derive: bool = True,
     replace: bool = False,
     **options: Any,
 ) -> Session:
@@ -62,6 +63,8 @@ def compress(
     min_bytes  tensors in smaller storages are left alone
     seed       of the rounding; PyTorch's random streams are never touched
     guard      raise precision, with a warning, when gradients or losses leave their band
+    derive     do not store what a cheap op (norm, activation, arithmetic, cast) makes again bit for
+               bit from what is stored exactly
     eval_mode  compress passes with gradients in eval mode too (fine-tuning with frozen BatchNorm)
     replace    remove the session that the model has, if any
     """
@@ -85,7 +88,7 @@ def compress(
         )
     if old is not None:
         old.remove()
-    return Session(model, chosen, optimizer, min_bytes, seed, eval_mode)
+    return Session(model, chosen, optimizer, min_bytes, seed, eval_mode, derive)
 
 
 def session_of(model: nn.Module) -> Session | None:
@@ -110,9 +113,11 @@ class Session(Numbers):
         min_bytes: int,
         seed: int,
         eval_mode: bool = False,
+        derive: bool = True,
     ):
         super().__init__(method, method.start(optimizer), optimizer, min_bytes)
         self.seed = seed
+        self._derives = derive
         self._model = None if model is None else weakref.ref(model)
         self.log: list[str] = []  #: what a guard did, and why
         self._statistics = Statistics(self._policy.history)
@@ -313,6 +318,7 @@ class Session(Numbers):
             paths=self._paths,
             pool=self._pool,
             failures=self._failures,
+            derive=self._derives,
             observer=observer,
         )
         trace = Trace(settings, root, running)

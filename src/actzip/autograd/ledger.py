@@ -18,6 +18,8 @@ class Row:
     codec: str = ""
     shared_with: str = ""  #: the site that holds the bytes this one reads
     reason: str = ""  #: why it was left alone
+    derived_from: str = ""  #: the sites whose tensors it is made again from
+    recipe: str = ""  #: the last op of that
     count: int = 1  #: of the forward passes that the bytes are summed over
 
     @property

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import weakref
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from actzip.autograd.copies import Copies
+from actzip.autograd.derive import Derive, Save
 from actzip.autograd.hosted import send
-from actzip.autograd.identity import Key, Tally, Wanted, node_of, storage_of, tensors_in
+from actzip.autograd.identity import Key, Tally, Wanted, node_of, storage_of, tensors_in, unit_of
 from actzip.autograd.ledger import Row
-from actzip.autograd.saved import CopyReader, Kept, MaskReader, Pool, Reader, ShapeReader, Stored
+from actzip.autograd.recipes import Operand, Recipes
+from actzip.autograd.saved import (
+    CopyReader,
+    Kept,
+    MaskReader,
+    Pool,
+    Reader,
+    ShapeReader,
+    Source,
+    Stored,
+)
 from actzip.autograd.seeds import seeds
 from actzip.autograd.slices import beside, cut, parts_of
 from actzip.autograd.slots import Node, Rule
@@ -29,17 +40,10 @@ from actzip.methods.base import STRENGTH, Policy, Role
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
-class Left(NamedTuple):
-    """A tensor left to autograd."""
-
-    row: Row
-    unit: weakref.ref[Tensor]
-
-
 class Registry:
     """Finds a tensor that is stored already, or stores it; writes down who holds the bytes."""
 
-    def __init__(self, policy: Policy, seed: int, pool: Pool):
+    def __init__(self, policy: Policy, seed: int, pool: Pool, derives: bool = True):
         self._copies = Copies()
         self.pending = self._copies.made_now
         self._policy = policy
@@ -48,8 +52,16 @@ class Registry:
         self._stored: weakref.WeakValueDictionary[Key, Stored] = weakref.WeakValueDictionary()
         self._values: dict[Key, Row] = {}  # whose values they are
         self._bits: dict[Key, Row] = {}  # whose mask it is
-        self._left: dict[Key, Left] = {}  # autograd keeps it itself
+        self._left: dict[Key, list[Save]] = {}  # autograd keeps it itself
         self._kept: dict[int, Row] = {}  # the same by storage
+        self._raw_slot: Any = None  # the slot that is looked at, and its node
+        self._node: Node = None
+        self._slots: dict[tuple[int, str], Operand] = {}  # what large constants nodes saved
+        recipes = Recipes()
+        self._derive = Derive(
+            recipes, self._stored, self._left, self._is_same, self._new, self._encode
+        )
+        self._recipes = recipes if derives else None
         self._pins: dict[int, StorageWeakRef] = {}
         self._exposed: set[int] = set()  # storages that can be edited without a new version
         self._raw, self._rest = Tally(), Tally()
@@ -81,9 +93,26 @@ class Registry:
         if name not in self._pins:
             self._pins[name] = StorageWeakRef(storage)
 
-    def store(self, row: Row, rule: Rule | None, node: Node, want: Wanted) -> Reader | None:
+    def made(self, number: int, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
+        """A cheap op with one node, of this number, made `out`."""
+        if self._recipes is not None and storage_of(out) is not None:
+            noise = self._slots.get((number, "other"))
+            for t in self._recipes.add(out, func, args, kwargs, noise):
+                self._pin(t.untyped_storage())
+
+    def close(self) -> None:
+        """The pass is over: nothing of its graph is held."""
+        self._derive.recipes.clear()
+        self._left.clear()
+        self._slots.clear()
+        self._raw_slot = self._node = None
+
+    def store(
+        self, row: Row, rule: Rule | None, node: Node, want: Wanted, raw: Any
+    ) -> Reader | None:
         """Keep it for this row's role; None when autograd keeps the tensor as it is."""
         t = want.tensor
+        self._raw_slot, self._node = raw, node
         if self.waiting is not None and self.waiting.key != want.key:
             self.settle()
         self.parts = parts_of(node, row.slot, t, self._policy.slice_bytes)
@@ -120,7 +149,7 @@ class Registry:
         row.stored_bytes = self._rest.add(t, want.own, t.untyped_storage().nbytes())
         if not row.stored_bytes:
             row.shared_with = first.name
-        self._left.setdefault(key, Left(row, weakref.ref(unit)))
+        self._left.setdefault(key, []).append(Save(self._node, self._raw_slot, row))
         stored = self._stored.get(key)
         if stored is not None and not stored.copied:
             stored.replace(Role.EXACT, Kept.of(unit))
@@ -135,15 +164,45 @@ class Registry:
         if found is not None:
             row.shared_with = found[1].name
             return Reader(found[0], t, place)
+        derived = None if codec else self._derived(row, want, may_store=False)
+        if derived is not None:
+            return derived
         codec = codec or self._picked(row, key, unit)
         if codec is None:
-            return self._leave(row, want, self._policy.reason(row.site))
+            derived = self._derived(row, want, may_store=True)
+            return derived or self._leave(row, want, self._policy.reason(row.site))
         codec = codec if place else cut(codec, self.parts)  # parts of a view are none of its base
         try:
             payload = codec.encode(unit, seed=next(self._seeds), allocate=self._pool.slabs.allocate)
         except (TypeError, ValueError, RuntimeError) as error:
             return self._leave(row, want, f"{codec!r} could not store it: {error}")
         return Reader(self._put(row, want, payload), t, place)
+
+    def _derived(self, row: Row, want: Wanted, may_store: bool) -> Reader | None:
+        """Read it as a function of tensors that are stored exactly."""
+        t, unit, place, key = want
+        if self._recipes is None:
+            return None
+        found = self._derive.find(key, unit, row, may_store)
+        if found is None:
+            return None
+        row.derived_from = ", ".join(found.sites)
+        row.recipe = found.recipe.name
+        stored = self._stored.get(key)
+        if stored is None:
+            stored = self._add(key, self._new(Role.EXACT, found))
+        else:
+            _hand_over(self._values.get(key), row)
+            _hand_over(self._bits.get(key), row)
+            stored.replace(Role.EXACT, found)
+            self.waiting = None
+        stored.site = row.name
+        self._values[key] = row
+        return Reader(stored, t, place)
+
+    def _encode(self, t: Tensor, codec: Codec) -> Payload:
+        payload = codec.encode(t, seed=next(self._seeds), allocate=self._pool.slabs.allocate)
+        return send(payload) if self._policy.swap else payload
 
     def _picked(self, row: Row, key: Key, unit: Tensor) -> Codec | None:
         stored = self._stored.get(key)
@@ -200,22 +259,26 @@ class Registry:
         """
         stored = self._stored.get(key)
         if key in self._left:
-            left = self._left[key]
-            unit = left.unit()
+            save = self._left[key][0]
+            unit = save.tensor
             if stored is None and unit is not None:
+                unit = unit_of(unit)[0]
                 stored = self._add(key, self._new(Role.EXACT, Kept(unit.detach(), key[1])))
-            return None if stored is None else (stored, left.row)
+            return None if stored is None else (stored, save.row)
         if stored is None or stored.value is None or STRENGTH[stored.role] < STRENGTH[role]:
             return None
-        if now is not None and self._is_open(key, now) and not stored.holds(now):
+        if not self._is_same(key, now, stored):
             del self._stored[key]  # its readers keep it; for this state of the memory there is none
             return None
         return stored, self._values[key]
 
-    def _is_open(self, key: Key, now: Tensor) -> bool:
-        """Whether the memory may have been edited without a trace since it was stored: seen to be
-        exposed, or a constant from outside, such as an array's."""
-        return key[0] in self._exposed or (now.device.type == "cpu" and node_of(now) is None)
+    def _is_same(self, key: Key, now: Tensor | None, stored: Stored) -> bool:
+        """False when the memory was edited without a trace since it was stored: that may be if it
+        was seen to be exposed, or is a constant from outside, such as an array's."""
+        if now is None:
+            return key[0] not in self._exposed
+        is_open = key[0] in self._exposed or (now.device.type == "cpu" and node_of(now) is None)
+        return not is_open or stored.holds(now)
 
     def _mask(self, row: Row, rule: Rule, node: Node, want: Wanted) -> Reader | None:
         t, mask = want.tensor, rule.mask
@@ -257,6 +320,8 @@ class Registry:
             return None
         stored = self._put(row, want, payload)
         stored.role = Role.EXACT
+        if self._recipes is not None and place is None:
+            self._slots[int(self._node._sequence_nr()), row.slot] = Operand.of(unit)
         return Reader(stored, t, place)
 
     def _copy(self, row: Row, want: Wanted) -> Reader | None:
@@ -287,7 +352,7 @@ class Registry:
     def _new(
         self,
         role: Role,
-        value: Payload | Kept | None,
+        value: Payload | Source | None,
         bits: Payload | None = None,
         relu: bool = False,
     ) -> Stored:

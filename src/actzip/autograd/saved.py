@@ -7,6 +7,7 @@ through with a node its readers go, and the stored tensor goes with the last of 
 from __future__ import annotations
 
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,8 +22,18 @@ from actzip.memory.buffers import Buffers, Slabs
 from actzip.methods.base import Role
 
 
+class Source(ABC):
+    """A way to get a tensor's values that is not a payload."""
+
+    device: torch.device
+
+    @abstractmethod
+    def get(self) -> Tensor:
+        """The values, laid out as they were."""
+
+
 @dataclass(frozen=True)
-class Kept:
+class Kept(Source):
     """A tensor held by reference: it is alive anyway, so sharing it costs nothing."""
 
     tensor: Tensor
@@ -32,6 +43,10 @@ class Kept:
     def of(t: Tensor) -> Kept:
         # detached: a node's output kept with its grad_fn would be a cycle, and never be freed
         return Kept(t.detach(), t._version)
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return self.tensor.device
 
     def get(self) -> Tensor:
         if self.tensor._version != self.version:
@@ -65,7 +80,7 @@ class Stored:
         self,
         buffers: Buffers,
         role: Role,
-        value: Payload | Kept | None = None,
+        value: Payload | Source | None = None,
         bits: Payload | None = None,
         relu: bool = False,
     ):
@@ -76,7 +91,7 @@ class Stored:
         self.relu = relu  #: the bits are ReLU's: on where the value is positive
         self.copied = False  #: copies of it are read from here: edits of it must not reach them
         self.site = ""  #: the name of the site that its values are stored for
-        self._decoded: tuple[StorageWeakRef, Place] | None = None
+        self._decoded: tuple[StorageWeakRef, Place, torch.dtype] | None = None
         self._coded = False
         self._settle()
 
@@ -100,7 +115,7 @@ class Stored:
         return value + (self.bits.nbytes if self.bits is not None else 0)
 
     def replace(
-        self, role: Role, value: Payload | Kept | None, *, bits: Payload | None = None
+        self, role: Role, value: Payload | Source | None, *, bits: Payload | None = None
     ) -> None:
         """Another need came: keep `value` instead, and only these bits of a mask."""
         self.role, self.value, self.bits, self._decoded = role, value, bits, None
@@ -121,16 +136,23 @@ class Stored:
             return self.value.get()
         assert self.value is not None, "a mask was asked for values"
         if self._decoded is not None:
-            ref, place = self._decoded
+            ref, place, dtype = self._decoded
             storage = torch.UntypedStorage._new_with_weak_ptr(ref.cdata)
             if storage is not None:
-                empty = torch.empty(0, dtype=self.value.dtype, device=storage.device)
+                empty = torch.empty(0, dtype=dtype, device=storage.device)
                 return empty.set_(storage, place.offset, place.size, place.stride)
+        if isinstance(self.value, Source):
+            return self._remember(self.value.get())
         decoded = self.decode(self.value)
         if self.relu and self.bits is not None and not self.value.codec.keeps_zeros:
             decoded.mul_(self.decode(self.bits))  # what ReLU made zero is known to be zero
-        self._decoded = StorageWeakRef(decoded.untyped_storage()), Place.of(decoded)
-        return decoded
+        return self._remember(decoded)
+
+    def _remember(self, values: Tensor) -> Tensor:
+        """As long as somebody holds them nobody else needs to make them again."""
+        storage = StorageWeakRef(values.untyped_storage())
+        self._decoded = storage, Place.of(values), values.dtype
+        return values
 
     def decode(self, payload: Payload) -> Tensor:
         payload = bring(payload)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from actzip.autograd.micro import FORMULAS, NODES
-from actzip.autograd.saved import CopyReader, Kept, MaskReader, Reader, ShapeReader, Stored
+from actzip.autograd.saved import CopyReader, MaskReader, Reader, ShapeReader, Source, Stored
 from actzip.autograd.slots import Node
 from actzip.codecs.base import Codec, Payload
 from actzip.codecs.split import Split, cuts
@@ -157,8 +157,8 @@ def _device(reader: Reader) -> torch.device:
     value, bits = reader.stored.value, reader.stored.bits
     if isinstance(reader, ShapeReader):
         return reader.device
-    if isinstance(value, Kept):
-        return value.tensor.device
+    if isinstance(value, Source):
+        return value.device
     payload = value or bits
     assert payload is not None, "nothing is stored"
     return payload.data.device

@@ -23,6 +23,7 @@ from actzip.autograd.registry import Registry
 from actzip.autograd.saved import Pool, Reader
 from actzip.autograd.slices import read
 from actzip.autograd.slots import Rule
+from actzip.autograd.slots.derivations import derives
 from actzip.methods.base import Policy, Role, site
 
 _RAW = "_raw_saved_"
@@ -39,6 +40,7 @@ class Settings:
     paths: Paths
     pool: Pool
     failures: Failures
+    derive: bool = True
     observer: Observer | None = None  #: looks at the backward of this pass
 
 
@@ -60,7 +62,7 @@ class Trace:
         self._root = None if root is None else weakref.ref(root)
         self._part = None if running is root or running is None else weakref.ref(running)
         self._settings = settings
-        self._registry = Registry(settings.policy, settings.seed, settings.pool)
+        self._registry = Registry(settings.policy, settings.seed, settings.pool, settings.derive)
         self.pending = self._registry.pending  #: not empty: `returned` waits for the call's output
         self.gave_way = False  #: to another session, for a part of the pass
         self._running = True
@@ -128,6 +130,12 @@ class Trace:
             self._settings.observer.watch(node, self._readers)
         self._readers = {}
 
+    def made(self, node: Any, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
+        """A call that made this one node gave `out`: if it was cheap, it can be made again."""
+        if derives(type(node)) and out.numel() * out.element_size() >= self._settings.min_bytes:
+            with torch._C.DisableTorchFunction():
+                self._registry.made(int(node._sequence_nr()), func, args, kwargs, out)
+
     def expose(self, t: object) -> None:
         """The user gets this tensor's memory under another version, or under none."""
         if isinstance(t, Tensor):
@@ -177,6 +185,8 @@ class Trace:
             why = "hooks of checkpoint or of another session were there first"
         elif isinstance(t, Tensor) and (t.is_neg() or t.is_conj()):
             why = "views with a conj or neg bit are left alone"
+        elif isinstance(t, Tensor) and t._is_zerotensor():
+            why = "zeros without memory, as torch.func makes them, are left alone"
         elif isinstance(t, Tensor) and t.device.type == "meta":
             why = "meta tensors are left alone"
         elif _is_wrapped(t):
@@ -194,7 +204,7 @@ class Trace:
         t: Tensor,
         storage: torch.UntypedStorage,
     ) -> None:
-        odd = t.is_neg() or t.is_conj() or t.device.type == "meta"
+        odd = t.is_neg() or t.is_conj() or t.device.type == "meta" or t._is_zerotensor()
         if odd or raw.unpack_hook is not None or not _is_current(node, slot):
             self._skip(raw, t)
             return
@@ -214,7 +224,7 @@ class Trace:
         want = Wanted.of(t, storage._cdata)
         raw_bytes = self._registry.count(want, storage)
         row = self._row(path, name, slot, rule.role if rule else Role.EXACT, raw_bytes)
-        reader = self._registry.store(row, rule, node, want)
+        reader = self._registry.store(row, rule, node, want, raw)
         if reader is not None:
             parts = self._registry.parts
             unpack = _unpack if parts == 1 else partial(read, parts=parts)
@@ -259,6 +269,7 @@ class Trace:
             if not self.contain(error):
                 raise
         finally:
+            self._registry.close()
             self._settings.pool.slabs.close()
 
     def stats(self) -> Stats:

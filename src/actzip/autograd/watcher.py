@@ -103,7 +103,10 @@ class Watcher(TorchFunctionMode):
             if isinstance(out, Tensor):
                 node = node_of(out)
                 if node is not None:
+                    last = self._last
                     self._walk(node, args, kwargs)
+                    if self._last == last + 1 == node._sequence_nr():  # the call made one node
+                        self.trace.made(node, func, args, kwargs, out)
             elif isinstance(out, (tuple, list)):
                 for item in out:
                     if isinstance(item, Tensor) and (node := node_of(item)) is not None:

@@ -1,0 +1,181 @@
+"""Finds what a saved tensor can be made again from, so that it need not be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from actzip.autograd.identity import Key, storage_of, unit_of
+from actzip.autograd.ledger import Row
+from actzip.autograd.recipes import Derivation, Operand, Part, Recipes
+from actzip.autograd.saved import Kept, Reader, Stored
+from actzip.codecs import Keep
+from actzip.codecs.base import Codec, Payload
+from actzip.methods.base import Role
+
+DEPTH = 6  #: results of results of … that one tensor is made again through
+SHARE = 8  #: small operands are copied for results at least so many times their size
+
+Encode = Callable[[Tensor, Codec], Payload]
+
+
+class Save:
+    """A slot that autograd keeps itself, and could be served instead."""
+
+    def __init__(self, node: Any, raw: Any, row: Row):
+        self.node = node  # a slot's handle does not keep its node alive
+        self.raw = raw
+        self.row = row
+
+    @property
+    def tensor(self) -> Tensor | None:
+        """What autograd would hand to backward; None when it is not ours to change."""
+        if self.raw.unpack_hook is not None:
+            return None
+        t = self.raw.data
+        return t if isinstance(t, Tensor) and storage_of(t) is not None else None
+
+
+class Derive:
+    """The recipes of one pass, with what of their operands is stored or could be."""
+
+    def __init__(
+        self,
+        recipes: Recipes,
+        stored: Any,
+        left: dict[Key, list[Save]],
+        is_same: Callable[[Key, Tensor | None, Stored], bool],
+        new: Callable[[Role, Any], Stored],
+        encode: Encode,
+    ):
+        self.recipes = recipes
+        self._stored = stored
+        self._left = left
+        self._is_same = is_same
+        self._new = new
+        self._encode = encode
+
+    def find(self, key: Key, t: Tensor, row: Row, may_store: bool) -> Derivation | None:
+        """A way to make t again, bit for bit; operands that autograd keeps are then stored.
+
+        may_store  store an operand that nobody has, if it is half t's size or less (a cast's)
+        """
+        if self.recipes.of(key) is None:
+            return None
+        limit = t.numel() * t.element_size()
+        search = _Search(self, limit // SHARE, limit // 2 if may_store else 0)
+        found = search.derivation(key, 0)
+        if found is None or not found.gives(t):
+            return None
+        search.settle(row)
+        return found
+
+
+class _Search:
+    """One tensor's: what would have to be stored is stored when all is known to fit."""
+
+    def __init__(self, at: Derive, copied: int, stored: int):
+        self._at = at
+        self._copied = copied  # bytes of small operands that may still be copied
+        self._room = stored  # bytes of operands that may still be stored
+        self._taken: dict[Key, tuple[Stored, Tensor]] = {}  # left to autograd until now
+        self._added: list[tuple[Stored, Tensor]] = []
+
+    def derivation(self, key: Key, depth: int) -> Derivation | None:
+        recipe = self._at.recipes.of(key)
+        if recipe is None or depth == DEPTH:
+            return None
+        found: dict[Operand, Part | Tensor] = {}
+        for operand in recipe.operands:
+            part: Part | Tensor | None = self._small(operand)
+            part = self._part(operand, depth) if part is None else part
+            if part is None:
+                return None
+            found[operand] = part
+        return Derivation(recipe, found) if found else None
+
+    def _small(self, operand: Operand) -> Tensor | None:
+        t = operand.now() if operand.small is not None else None
+        if t is None or operand.nbytes > self._copied:
+            return None
+        self._copied -= operand.nbytes
+        return t.clone()
+
+    def _part(self, operand: Operand, depth: int) -> Part | None:
+        key, now = operand.key, operand.now()
+        stored = self._at._stored.get(key)
+        if key in self._at._left:
+            stored = self._take(key)
+        elif stored is not None:
+            same = _is_exact(stored) and self._at._is_same(key, now, stored)
+            stored = stored if same else None
+        if stored is None:
+            inner = self.derivation(key, depth + 1)
+            stored = None if inner is None else self._at._new(Role.EXACT, inner)
+        if stored is None and now is not None and operand.nbytes <= self._room:
+            self._room -= operand.nbytes
+            stored = self._at._new(Role.EXACT, Kept.of(now))
+            self._added.append((stored, now))
+        return None if stored is None else Part(stored, operand.place)
+
+    def _take(self, key: Key) -> Stored | None:
+        """A tensor that autograd keeps: it can be ours, if every slot that has it lets it go."""
+        if key in self._taken:
+            return self._taken[key][0]
+        saves = self._at._left[key]
+        others = any(k[0] == key[0] and k != key for k in self._at._left)
+        tensors = [save.tensor for save in saves]
+        if others or not tensors or tensors[0] is None or any(t is None for t in tensors):
+            return None
+        if any(t._version != key[1] for t in tensors if t is not None):
+            return None
+        unit = unit_of(tensors[0])[0]
+        stored = self._at._stored.get(key) or self._at._new(Role.EXACT, Kept.of(unit))
+        self._taken[key] = stored, unit
+        return stored
+
+    def settle(self, row: Row) -> None:
+        """All fits: store what is to be stored, and give autograd our readers for it."""
+        for key, (stored, unit) in self._taken.items():
+            payload = self._at._encode(unit, Keep())
+            stored.replace(Role.EXACT, payload)
+            self._at._stored[key] = stored
+            saves = self._at._left.pop(key)
+            stored.site = saves[0].row.name
+            for save in saves:
+                _serve(save, stored)
+                _account(save.row, payload, saves[0].row)
+        for stored, now in self._added:
+            payload = self._at._encode(now, Keep())
+            stored.replace(Role.EXACT, payload)
+            stored.site = row.name
+            row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
+
+
+def _is_exact(stored: Stored) -> bool:
+    value = stored.value
+    return isinstance(value, Derivation) or (isinstance(value, Payload) and value.codec.exact)
+
+
+def _serve(save: Save, stored: Stored) -> None:
+    t = save.tensor
+    assert t is not None, "asked for when it was taken"
+    with torch.no_grad():
+        reader = Reader(stored, t, unit_of(t)[1])
+    save.raw.register_hooks(lambda _: reader, unpack)
+
+
+def _account(row: Row, payload: Payload, holder: Row) -> None:
+    row.reason = ""
+    if row is holder:
+        row.codec, row.stored_bytes, row.shared_with = repr(payload.codec), payload.nbytes, ""
+    else:
+        row.codec, row.stored_bytes, row.shared_with = "", 0, holder.name
+
+
+def unpack(reader: Reader) -> Tensor:
+    """A saved slot's hook."""
+    return reader.unpack()

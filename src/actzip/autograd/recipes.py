@@ -1,0 +1,191 @@
+"""Results of cheap ops, made again in backward from what they were made from.
+
+A recipe is written down when such an op runs: the function, and where its operands can be found
+again. It becomes a `Derivation`, a way to get the values, when autograd wants to save the result.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from actzip.autograd.identity import Key, Place, key_of, storage_of, tensors_in, unit_of
+from actzip.autograd.saved import Source, Stored
+from actzip.autograd.slots.derivations import drops, repeats
+
+SNAPSHOT = 1 << 16  #: parameters and constants up to so many bytes are copied into a recipe
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """A tensor that an op read: the one it is a part of, and which part."""
+
+    key: Key
+    place: Place | None
+    nbytes: int  #: of the one it is a part of
+    unit: weakref.ref[Tensor]  #: that one
+    small: Tensor | None  #: itself, if it is copied rather than looked for: a norm's weight
+
+    @staticmethod
+    def of(t: Tensor) -> Operand:
+        unit, place = unit_of(t)
+        nbytes = unit.numel() * unit.element_size()
+        if nbytes <= SNAPSHOT:  # held: a small result may be gone before it is asked for
+            return Operand(key_of(t), None, nbytes, weakref.ref(t), t.detach())
+        return Operand(key_of(unit), place, nbytes, weakref.ref(unit), None)
+
+    def now(self) -> Tensor | None:
+        """The tensor to look for, if it is there and as it was when the op read it."""
+        t = self.unit() if self.small is None else self.small
+        return None if t is None or t._version != self.key[1] else t
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`function(*args, **kwargs)` with an `Operand` for each tensor."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    layout: Place
+    device: torch.device
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__name__", "op").strip("_")
+
+    @property
+    def operands(self) -> list[Operand]:
+        return [a for a in (*self.args, *self.kwargs.values()) if isinstance(a, Operand)]
+
+
+class Recipes:
+    """What the cheap ops of this pass made, by the keys of their results."""
+
+    def __init__(self) -> None:
+        self._made: dict[Key, Recipe] = {}
+
+    def of(self, key: Key) -> Recipe | None:
+        return self._made.get(key)
+
+    def clear(self) -> None:
+        self._made.clear()
+
+    def add(
+        self, out: Tensor, func: Any, args: tuple[Any, ...], kwargs: Any, noise: Operand | None
+    ) -> Iterator[Tensor]:
+        """A call with one node made `out`; gives back the tensors whose names must last.
+
+        `noise`: what the node of a dropout saved.
+        """
+        if drops(func) and noise is not None and args and isinstance(args[0], Tensor):
+            operands: tuple[Any, ...] = (Operand.of(args[0]), noise)
+            recipe = Recipe(torch.mul, operands, {}, _layout(out), out.device)
+        elif repeats(func):
+            given = kwargs or {}
+            if any(_is_nested(a) for a in (*args, *given.values())):
+                return
+            recipe = Recipe(
+                func,
+                tuple(_operand(a) for a in args),
+                {name: _operand(a) for name, a in given.items()},
+                _layout(out),
+                out.device,
+            )
+        else:
+            return
+        key = key_of(out)
+        if out._base is None and all(operand.key[0] != key[0] for operand in recipe.operands):
+            self._made[key] = recipe
+            yield out
+            yield from (t for o in recipe.operands if (t := o.now()) is not None)
+
+
+def _operand(a: Any) -> Any:
+    return Operand.of(a) if isinstance(a, Tensor) and storage_of(a) is not None else a
+
+
+def _is_nested(a: Any) -> bool:
+    """Whether there are tensors where a recipe does not look."""
+    if isinstance(a, Tensor):
+        return storage_of(a) is None
+    return bool(tensors_in(a))
+
+
+def _layout(t: Tensor) -> Place:
+    return Place.of(t, origin=int(t.storage_offset()))
+
+
+@dataclass
+class Part:
+    """An operand as it is stored."""
+
+    stored: Stored
+    place: Place | None
+
+    def get(self) -> Tensor:
+        values = self.stored.tensor()
+        return values if self.place is None else self.place.view(values)
+
+
+@dataclass(eq=False)
+class Derivation(Source):
+    """The values of a tensor that is not stored: a function of others that are."""
+
+    recipe: Recipe
+    found: dict[Operand, Part | Tensor]  #: stored, or copied because it is small
+
+    @property
+    def sites(self) -> list[str]:
+        """The sites whose stored tensors it reads."""
+        sites: dict[str, None] = {}
+        for part in self.found.values():
+            if isinstance(part, Part):
+                inner = part.stored.value
+                names = inner.sites if isinstance(inner, Derivation) else [part.stored.site]
+                sites.update(dict.fromkeys(names))
+        return list(sites)
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return self.recipe.device
+
+    def get(self) -> Tensor:
+        recipe = self.recipe
+        args = [self._value(a) for a in recipe.args]
+        kwargs = {name: self._value(a) for name, a in recipe.kwargs.items()}
+        still = torch.autocast(recipe.device.type, enabled=False)
+        with torch.no_grad(), torch._C.DisableTorchFunction(), still:
+            out: Tensor = recipe.function(*args, **kwargs)
+        if out.stride() == recipe.layout.stride:
+            return out
+        size, stride, _ = recipe.layout
+        room = torch.empty_strided(size, stride, dtype=out.dtype, device=out.device)
+        return room.copy_(out)
+
+    def gives(self, t: Tensor) -> bool:
+        """Whether it comes back bit for bit."""
+        made = self.get()
+        if made.dtype != t.dtype or made.size() != t.size() or made.stride() != t.stride():
+            return False
+        return _same_bits(made, t)
+
+    def _value(self, a: Any) -> Any:
+        if not isinstance(a, Operand):
+            return a
+        found = self.found[a]
+        return found.get() if isinstance(found, Part) else found
+
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def _same_bits(a: Tensor, b: Tensor) -> bool:
+    """Bit for bit, NaN and signed zeros included."""
+    bits = _BITS.get(a.element_size())
+    return bits is not None and torch.equal(a.view(bits), b.detach().view(bits))
