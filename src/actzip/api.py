@@ -27,6 +27,7 @@ from actzip.control.statistics import Statistics, sample_indices
 from actzip.memory.heap import give_back
 from actzip.methods.base import Method
 from actzip.noise import NoiseReport
+from actzip.torch_private import require
 
 _STATE = 2  # version of Session.state_dict()
 
@@ -56,6 +57,7 @@ def compress(
     seed       of the rounding; PyTorch's random streams are never touched
     guard      raise precision, with a warning, when gradients or losses leave their band
     """
+    require()
     if model is not None and not isinstance(model, nn.Module):
         raise TypeError(
             f"compress needs an nn.Module, got {type(model).__name__}; without a model use "

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.overrides import _get_current_function_mode, _pop_mode, _push_mode
 from torch.utils.hooks import RemovableHandle
 
 from actzip.autograd.compiled import is_compiled, step_aside
 from actzip.autograd.paths import calls_of
 from actzip.autograd.watcher import Watcher
+from actzip.torch_private import current_mode, get_tracing_state, pop_mode, push_mode
 
 #: Makes the watcher of one forward call of a module.
 Watch = Callable[[nn.Module], Watcher]
@@ -96,7 +96,7 @@ class Attachment:
         self._unwind(calls_of(module) - 1)
         nested = any(call.watcher is not None for call in self._calls)
         idle = nested or not module.training or not torch.is_grad_enabled()
-        idle = idle or torch._C._get_tracing_state() is not None
+        idle = idle or get_tracing_state() is not None
         self._calls.append(_Call(None if idle else self._watch(module), module))
 
     def _exit(self, module: nn.Module, args: object, output: object) -> None:
@@ -116,16 +116,16 @@ class Attachment:
 
 def push(watcher: Watcher) -> None:
     """Put a watcher on this thread's mode stack."""
-    _push_mode(watcher)
+    push_mode(watcher)
 
 
 def drop(watcher: Watcher) -> None:
     """Take a watcher off this thread's mode stack, wherever it is on it."""
     above = []
-    while (mode := _get_current_function_mode()) is not None:
-        _pop_mode()
+    while (mode := current_mode()) is not None:
+        pop_mode()
         if mode is watcher:
             break
         above.append(mode)
     for mode in reversed(above):
-        _push_mode(mode)
+        push_mode(mode)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from actzip.autograd.copies import Copies, Origin
 from actzip.autograd.hosted import send
@@ -26,6 +25,7 @@ from actzip.codecs import BitMask
 from actzip.codecs.base import Codec, Payload
 from actzip.codecs.order import overlaps
 from actzip.methods.base import STRENGTH, Policy, Role
+from actzip.torch_private import StorageWeakRef
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 

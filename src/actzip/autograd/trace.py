@@ -22,10 +22,10 @@ from actzip.autograd.saved import Pool, Reader
 from actzip.autograd.slices import read
 from actzip.autograd.slots import Rule
 from actzip.methods.base import Policy, Role, site
+from actzip.torch_private import DisableTorchFunction, is_functorch_wrapped, set_grad_enabled
 
 _PLAIN = (Tensor, nn.Parameter)
 _RAW = "_raw_saved_"
-_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Trace:
 
     def settle(self) -> None:
         """Something else than a layer comes: what waits is stored as it is now."""
-        with torch._C.DisableTorchFunction(), torch.no_grad():
+        with DisableTorchFunction(), torch.no_grad():
             self._registry.settle()
 
     @cached_property
@@ -139,12 +139,12 @@ class Trace:
             self._small[storage._cdata] = nbytes
         elif self._running and storage._cdata not in self._weights.storages and not is_parameter(t):
             graded = torch.is_grad_enabled()
-            with torch._C.DisableTorchFunction():
-                torch._C._set_grad_enabled(False)  # no_grad() would do it in eight calls
+            with DisableTorchFunction():
+                set_grad_enabled(False)  # no_grad() would do it in eight calls
                 try:
                     self._keep(node, slot, rule, raw, t, storage)
                 finally:
-                    torch._C._set_grad_enabled(graded)
+                    set_grad_enabled(graded)
 
     def _skip(self, raw: Any, t: Any) -> None:
         if raw.unpack_hook is not None:
@@ -153,7 +153,7 @@ class Trace:
             why = "views with a conj or neg bit are left alone"
         elif isinstance(t, Tensor) and t.device.type == "meta":
             why = "meta tensors are left alone"
-        elif _is_wrapped(t):
+        elif is_functorch_wrapped(t):
             why = "tensors inside torch.func are left alone"
         else:
             why = f"{type(t).__name__} of layout {t.layout} is left alone"

@@ -31,8 +31,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch.profiler import ProfilerActivity, profile
+
+from actzip.torch_private import profiler_enabled
 
 _PROC = Path("/proc/self")
 
@@ -135,7 +136,7 @@ class _Recorder:
                 "profiler; measure in one thread at a time"
             )
         # A second profiler would end the first one without a word.
-        if not self.frames and torch._C._autograd._profiler_enabled():
+        if not self.frames and profiler_enabled():
             raise RuntimeError(
                 "measure() needs the profiler, but a torch profiler is already running; "
                 "measure outside of it"
