@@ -158,7 +158,11 @@ class _Recorder:
     def _start(self) -> None:
         # Kineto otherwise writes a line to stderr at each start and stop.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-        self.profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+        # torch 2.10 warns without acc_events that a second cycle, of which there is none, would
+        # clear the events
+        self.profiler = profile(
+            activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True
+        )
         self.profiler.start()
 
     def _collect(self) -> None:
