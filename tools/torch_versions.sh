@@ -1,5 +1,5 @@
 #!/bin/sh
-# The tests that depend on torch, with other versions of it: docs/compatibility.md is made from this.
+# Runs the tests that depend on torch with other versions of it; docs/compatibility.md has results.
 #
 #   tools/torch_versions.sh FOLDER VERSION…       e.g. tools/torch_versions.sh /tmp/torches 2.10.0
 #
