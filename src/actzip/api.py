@@ -26,6 +26,7 @@ from actzip.memory.heap import give_back
 from actzip.methods.base import Method, Policy
 from actzip.noise import NoiseReport
 from actzip.numbers import Numbers
+from actzip.torch_private import require
 from actzip.warning import ActzipWarning, warn
 
 __all__ = ["ActzipWarning", "Session", "compress", "session_of"]
@@ -68,6 +69,7 @@ def compress(
     eval_mode  compress passes with gradients in eval mode too (fine-tuning with frozen BatchNorm)
     replace    remove the session that the model has, if any
     """
+    require()
     if model is not None and not isinstance(model, nn.Module):
         raise TypeError(
             f"compress needs an nn.Module, got {type(model).__name__}; without a model use "

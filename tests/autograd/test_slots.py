@@ -25,6 +25,9 @@ ELSEWHERE = re.compile(
     r"|ScaledDotProduct(?!FlashAttentionForCpu))"
 )
 
+#: Nodes that the oldest torch does not have.
+NEWER = {"AminmaxBackward0", "LdexpBackward0", "MiopenCtcLossBackward0", "MiopenCtcLossBackward1"}
+
 # Ops that are worth a row although PyTorch itself warns about them.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is in beta and the API may change"),
@@ -75,14 +78,16 @@ def met() -> set[tuple[str, str]]:
 
 
 def test_every_row_is_reached_by_a_case_or_belongs_elsewhere(met: set[tuple[str, str]]) -> None:
+    absent = NEWER - generated().keys()
+    here = {n: row for n, row in slots.rows().items() if not ELSEWHERE.match(n) and n not in absent}
     rows = {
         (node, slot)
-        for node, row in slots.rows().items()
+        for node, row in here.items()
         for slot, rule in row.items()
-        if rule.role is not Role.EXACT and not ELSEWHERE.match(node)
+        if rule.role is not Role.EXACT
     }
     assert sorted(rows - met) == []
-    assert sorted(n for n in {*slots.rows()} - {n for n, _ in met} if not ELSEWHERE.match(n)) == []
+    assert sorted({*here} - {n for n, _ in met}) == []
 
 
 def generated() -> dict[str, set[str]]:
@@ -98,7 +103,8 @@ def generated() -> dict[str, set[str]]:
 def test_rows_are_spelled_as_in_pytorchs_own_list_on_other_devices_too() -> None:
     real = generated()
     assert len(real) > 600
-    wrong = {node: set(row) ^ real.get(node, {"?"}) for node, row in slots.rows().items()}
+    rows = {node: row for node, row in slots.rows().items() if node in real or node not in NEWER}
+    wrong = {node: set(row) ^ real.get(node, {"?"}) for node, row in rows.items()}
     assert {node: names for node, names in wrong.items() if names} == {}
     assert real.keys() >= slots.VIEWS | slots.COPIES
     assert not any(real[name] for name in slots.VIEWS | slots.COPIES)
@@ -145,7 +151,8 @@ class Double(torch.autograd.Function):
 
 def test_a_custom_function_has_the_slot_saved_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "_ADDED", {})
-    node = Double.apply(torch.randn(8, requires_grad=True)).grad_fn
+    out = Double.apply(torch.randn(8, requires_grad=True))  # held: torch 2.10 frees with it
+    node = out.grad_fn
     assert slots.slots_of(node) == ("tensors",)
     assert len(node._raw_saved_tensors) == 1
     assert slots.rule("DoubleBackward", "saved_tensors[0]") is None

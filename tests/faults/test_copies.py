@@ -155,7 +155,6 @@ def test_a_session_used_by_several_threads_around_code_unwinds_each() -> None:
     assert left == [None] * 4
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit itself
 def test_jit_tracing_sees_the_plain_model() -> None:
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.0))
     x = torch.randn(64, 64)

@@ -19,6 +19,7 @@ from actzip.autograd.identity import tensors_in
 from actzip.autograd.nesting import begin, end
 from actzip.autograd.paths import calls_of, is_call, runs_around
 from actzip.autograd.watcher import Watcher
+from actzip.torch_private import current_graph_task_id, get_tracing_state
 from actzip.warning import warn
 
 #: Makes the watcher of one forward call of a module.
@@ -163,7 +164,7 @@ class Attachment:
     def _watcher(self, module: nn.Module) -> Watcher | None:
         """A watcher for this call; None when there is nothing to watch, or one is at it."""
         idle = any(call.watcher is not None for call in self._calls)
-        idle = idle or not torch.is_grad_enabled() or torch._C._get_tracing_state() is not None
+        idle = idle or not torch.is_grad_enabled() or get_tracing_state() is not None
         if idle or not (module.training or self._eval_mode):
             return None
         try:
@@ -183,7 +184,7 @@ class Attachment:
                 self._tell_of_eval(output)
 
     def _enter_child(self, child: nn.Module, args: object) -> None:
-        if torch._C._current_graph_task_id() != -1:
+        if current_graph_task_id() != -1:
             return  # a checkpoint computes it again in backward
         if any(runs_around(call.module) for call in self._calls):
             return

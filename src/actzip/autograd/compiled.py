@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
-from torch._C._dynamo import eval_frame
 
+from actzip.torch_private import CodeAction, CodeStrategy, set_code_strategy
 from actzip.warning import warn
 
 _said = False
@@ -24,8 +24,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def not_compiled(function: _F) -> _F:
     """Dynamo may inline this function, but neither it nor what it calls is compiled by itself: that
     would happen to every Python function that runs under `module.compile()`."""
-    skip = eval_frame._FrameAction.SKIP
-    eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    if set_code_strategy is not None and CodeStrategy is not None:
+        strategy = CodeStrategy(CodeAction.SKIP, CodeAction.SKIP)
+        set_code_strategy(function.__code__, strategy)
     return function
 
 

@@ -7,20 +7,15 @@ where they were: a mode of the user's that was entered after them must still lea
 
 from __future__ import annotations
 
-from torch.overrides import (
-    TorchFunctionMode,
-    _get_current_function_mode,
-    _get_current_function_mode_stack,
-    _pop_mode,
-    _push_mode,
-)
+from torch.overrides import TorchFunctionMode
 
 from actzip.autograd.watcher import Watcher
+from actzip.torch_private import current_mode, mode_stack, pop_mode, push_mode
 
 
 def begin(watcher: Watcher) -> None:
     """The watcher sees each op of this thread from now on; the ones at work wait."""
-    stack = enumerate(_get_current_function_mode_stack())
+    stack = enumerate(mode_stack())
     watcher.around = [(place, mode) for place, mode in stack if isinstance(mode, Watcher)]
     for _, other in watcher.around:
         drop(other)
@@ -42,14 +37,14 @@ def end(watcher: Watcher) -> None:
 def push(watcher: Watcher) -> None:
     """Put a watcher that does not wait for another one on this thread's mode stack."""
     if not watcher.paused:
-        _push_mode(watcher)
+        push_mode(watcher)
 
 
 def drop(watcher: Watcher) -> None:
     """Take a watcher off this thread's mode stack, wherever it is on it."""
     above: list[TorchFunctionMode] = []
-    while (mode := _get_current_function_mode()) is not None:
-        _pop_mode()
+    while (mode := current_mode()) is not None:
+        pop_mode()
         if mode is watcher:
             break
         above.append(mode)
@@ -57,11 +52,11 @@ def drop(watcher: Watcher) -> None:
 
 
 def _put(watcher: Watcher, place: int) -> None:
-    above = [_pop_mode() for _ in _get_current_function_mode_stack()[place:]]
-    _push_mode(watcher)
+    above = [pop_mode() for _ in mode_stack()[place:]]
+    push_mode(watcher)
     _push_all(above)
 
 
 def _push_all(above: list[TorchFunctionMode]) -> None:
     for mode in reversed(above):
-        _push_mode(mode)
+        push_mode(mode)

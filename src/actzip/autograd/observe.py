@@ -18,6 +18,7 @@ from actzip.control.error import weights
 from actzip.control.reading import Groups, Reading, reading
 from actzip.control.routes import Route
 from actzip.control.statistics import Statistics
+from actzip.torch_private import DisableTorchFunction
 
 _SAVED, _RAW = "_saved_", "_raw_saved_"
 _OPTIONS: dict[type, tuple[str, ...]] = {}
@@ -203,7 +204,7 @@ class _Look:
         )
         # autocast: backward may run inside it, and squares overflow in 16 bits
         still = torch.autocast(outer.device.type, enabled=False)
-        with torch.no_grad(), torch._C.DisableTorchFunction(), still:
+        with torch.no_grad(), DisableTorchFunction(), still:
             for slot, reader in readers.items():
                 if slot in values:
                     x = values[slot]

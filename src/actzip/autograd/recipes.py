@@ -17,6 +17,7 @@ from torch import Tensor
 from actzip.autograd.identity import Key, Place, key_of, storage_of, tensors_in, unit_of
 from actzip.autograd.saved import Source, Stored
 from actzip.autograd.slots.derivations import drops, repeats
+from actzip.torch_private import DisableTorchFunction
 
 SNAPSHOT = 1 << 16  #: parameters and constants up to so many bytes are copied into a recipe
 
@@ -160,7 +161,7 @@ class Derivation(Source):
         args = [self._value(a) for a in recipe.args]
         kwargs = {name: self._value(a) for name, a in recipe.kwargs.items()}
         still = torch.autocast(recipe.device.type, enabled=False)
-        with torch.no_grad(), torch._C.DisableTorchFunction(), still:
+        with torch.no_grad(), DisableTorchFunction(), still:
             out: Tensor = recipe.function(*args, **kwargs)
         if out.stride() == recipe.layout.stride:
             return out

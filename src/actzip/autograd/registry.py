@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from actzip.autograd.copies import Copies
 from actzip.autograd.derive import Derive, Save
@@ -28,6 +27,7 @@ from actzip.autograd.saved import (
 from actzip.autograd.seeds import seeds
 from actzip.autograd.slices import beside, cut, parts_of
 from actzip.autograd.slots import Node, Rule
+from actzip.autograd.slots.conventions import agreeing, unknown_convention
 from actzip.autograd.slots.masks import RELU
 from actzip.autograd.slots.noise import noise
 from actzip.autograd.slots.windows import integers
@@ -36,6 +36,7 @@ from actzip.codecs import BitMask
 from actzip.codecs.base import Codec, Payload
 from actzip.codecs.order import overlaps
 from actzip.methods.base import STRENGTH, Policy, Role
+from actzip.torch_private import StorageWeakRef
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -281,11 +282,14 @@ class Registry:
         return not is_open or stored.holds(now)
 
     def _mask(self, row: Row, rule: Rule, node: Node, want: Wanted) -> Reader | None:
-        t, mask = want.tensor, rule.mask
+        t = want.tensor
+        mask = None if rule.mask is None else agreeing(node, row.slot, rule.mask, t)
+        if mask is None and rule.mask is not None:
+            return self._leave(row, want, unknown_convention(row.node, t.dtype))
         if mask is None or (mask.fits is not None and not mask.fits(node, t)):
             return self._leave(row, want, "one bit per element is not enough for these values")
         key = want.own
-        levels = mask.levels(node)
+        levels = mask.levels(node, t)
         found = self._find(key, Role.EXACT, t)
         if found is not None:
             row.shared_with = found[1].name

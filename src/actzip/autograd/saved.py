@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from actzip.autograd.hosted import bring
 from actzip.autograd.identity import Place
 from actzip.codecs.base import Payload
 from actzip.memory.buffers import Buffers, Slabs
 from actzip.methods.base import Role
+from actzip.torch_private import StorageWeakRef, storage_from_weak
 
 
 class Source(ABC):
@@ -137,7 +137,7 @@ class Stored:
         assert self.value is not None, "a mask was asked for values"
         if self._decoded is not None:
             ref, place, dtype = self._decoded
-            storage = torch.UntypedStorage._new_with_weak_ptr(ref.cdata)
+            storage = storage_from_weak(ref.cdata)
             if storage is not None:
                 empty = torch.empty(0, dtype=dtype, device=storage.device)
                 return empty.set_(storage, place.offset, place.size, place.stride)

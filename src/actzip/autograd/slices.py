@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
 from actzip.autograd.micro import FORMULAS, NODES
 from actzip.autograd.saved import CopyReader, MaskReader, Reader, ShapeReader, Source, Stored
 from actzip.autograd.slots import Node
 from actzip.codecs.base import Codec, Payload
 from actzip.codecs.split import Split, cuts
+from actzip.torch_private import disabled_torch_function, make_wrapper_subclass, tree_map_only
 
 _aten = torch.ops.aten
 
@@ -62,12 +62,12 @@ class Sliced(Tensor):
     _reader: Reader
     _parts: int
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__ = disabled_torch_function
 
     @staticmethod
     def __new__(cls, reader: Reader, parts: int) -> Sliced:
         unit, device = reader.unit, _device(reader)
-        t: Sliced = Tensor._make_wrapper_subclass(
+        t: Sliced = make_wrapper_subclass(
             cls, unit.size, unit.stride, dtype=reader.dtype, device=device
         )
         t._reader, t._parts = reader, parts

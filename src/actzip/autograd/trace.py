@@ -25,9 +25,9 @@ from actzip.autograd.slices import read
 from actzip.autograd.slots import Rule
 from actzip.autograd.slots.derivations import derives
 from actzip.methods.base import Policy, Role, site
+from actzip.torch_private import DisableTorchFunction, is_functorch_wrapped, set_grad_enabled
 
 _RAW = "_raw_saved_"
-_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Trace:
 
     def settle(self) -> None:
         """Something else than a layer comes: what waits is stored as it is now."""
-        with torch._C.DisableTorchFunction(), torch.no_grad():
+        with DisableTorchFunction(), torch.no_grad():
             self._registry.settle()
 
     @cached_property
@@ -133,7 +133,7 @@ class Trace:
     def made(self, node: Any, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
         """A call that made this one node gave `out`: if it was cheap, it can be made again."""
         if derives(type(node)) and out.numel() * out.element_size() >= self._settings.min_bytes:
-            with torch._C.DisableTorchFunction():
+            with DisableTorchFunction():
                 self._registry.made(int(node._sequence_nr()), func, args, kwargs, out)
 
     def expose(self, t: object) -> None:
@@ -169,8 +169,8 @@ class Trace:
             self._small[storage._cdata] = nbytes
         elif self._running and storage._cdata not in self._weights.storages and not is_parameter(t):
             graded = torch.is_grad_enabled()
-            with torch._C.DisableTorchFunction():
-                torch._C._set_grad_enabled(False)  # no_grad() would do it in eight calls
+            with DisableTorchFunction():
+                set_grad_enabled(False)  # no_grad() would do it in eight calls
                 rows = len(self._rows)
                 try:
                     self._keep(node, slot, rule, raw, t, storage)
@@ -178,7 +178,7 @@ class Trace:
                     if not self.contain(error, self._rows[rows:]):
                         raise
                 finally:
-                    torch._C._set_grad_enabled(graded)
+                    set_grad_enabled(graded)
 
     def _skip(self, raw: Any, t: Any) -> None:
         if raw.unpack_hook is not None:
@@ -189,7 +189,7 @@ class Trace:
             why = "zeros without memory, as torch.func makes them, are left alone"
         elif isinstance(t, Tensor) and t.device.type == "meta":
             why = "meta tensors are left alone"
-        elif _is_wrapped(t):
+        elif is_functorch_wrapped(t):
             why = "tensors inside torch.func are left alone"
         else:
             why = f"{type(t).__name__} of layout {t.layout} is left alone"

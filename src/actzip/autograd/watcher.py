@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from actzip.autograd.compiled import not_compiled
 from actzip.autograd.identity import node_of, tensors_in
 from actzip.autograd.trace import Trace
+from actzip.torch_private import get_tracing_state
 
 #: AccumulateGrad's sequence number: parameters end every walk.
 _LEAF = 2**64 - 1
@@ -149,7 +150,7 @@ class Watcher(TorchFunctionMode):
         self._close()
 
     def _walk(self, node: Any, args: tuple[Any, ...], kwargs: Any) -> None:
-        if torch._C._get_tracing_state() is not None:
+        if get_tracing_state() is not None:
             return  # torch.jit.trace would record what we do
         seen, first = self._seen, self._first
         number = node._sequence_nr()

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
+
+from actzip.torch_private import StorageWeakRef, storage_from_weak
 
 _ALIGN = 64
 #: Below this the allocator's own free lists are as good.
@@ -69,7 +70,7 @@ class Slabs:
     @property
     def nbytes(self) -> int:
         """Bytes of the slabs that are alive."""
-        storages = [torch.UntypedStorage._new_with_weak_ptr(r.cdata) for r in list(self._alive)]
+        storages = [storage_from_weak(r.cdata) for r in list(self._alive)]
         return sum(storage.nbytes() for storage in storages if storage is not None)
 
 

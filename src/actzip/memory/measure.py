@@ -31,8 +31,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch.profiler import ProfilerActivity, profile
+
+from actzip.torch_private import profiler_enabled
 
 _PROC = Path("/proc/self")
 
@@ -135,7 +136,7 @@ class _Recorder:
                 "profiler; measure in one thread at a time"
             )
         # A second profiler would end the first one without a word.
-        if not self.frames and torch._C._autograd._profiler_enabled():
+        if not self.frames and profiler_enabled():
             raise RuntimeError(
                 "measure() needs the profiler, but a torch profiler is already running; "
                 "measure outside of it"
@@ -157,7 +158,11 @@ class _Recorder:
     def _start(self) -> None:
         # Kineto otherwise writes a line to stderr at each start and stop.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-        self.profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+        # torch 2.10 warns without acc_events that a second cycle, of which there is none, would
+        # clear the events
+        self.profiler = profile(
+            activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True
+        )
         self.profiler.start()
 
     def _collect(self) -> None:

@@ -17,17 +17,21 @@ Node = Any  # torch.autograd.graph.Node; its saved attributes are made at run ti
 class Mask:
     """One bit per element is all the op's backward asks of a tensor.
 
-    `test(node, x)` gives the bits; `levels(node)` gives (off, on): two stand-in values for which
+    `test(node, x)` gives the bits; `levels(node, x)` gives (off, on): two stand-in values for which
     the backward formula does, bit for bit, what it would have done with the original elements.
     Levels may be infinite or NaN; every floating dtype holds them.
 
     `fits(node, x)`, where there is one, must be asked first: False means that this tensor needs
     more than one bit per element, and has to be kept as it is.
+
+    What backward compares, and how, is not the same in every torch: `other` is the next mask to
+    try, and conventions.py picks the one that agrees with the torch that runs.
     """
 
     test: Callable[[Node, Tensor], Tensor]
-    levels: Callable[[Node], tuple[float, float]]
+    levels: Callable[[Node, Tensor], tuple[float, float]]
     fits: Callable[[Node, Tensor], bool] | None = None
+    other: Mask | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,98 @@
+"""Every private name of torch that actzip uses, and whether this torch has them all.
+
+Nothing here is promised by torch, so this is the one place to look at when a new torch comes out.
+A name that is gone is None here, is named by `missing`, and `require` refuses before anything is
+attached: never in the middle of a user's forward pass.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+OLDEST = "2.10"  #: as declared in pyproject.toml
+
+_missing: list[str] = []
+
+
+def _private(module: str, name: str) -> Any:
+    """`name`, perhaps with dots, of a module of torch; None when it is not there."""
+    try:
+        found = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError):
+        _missing.append(f"{module}.{name}")
+        return None
+    return found
+
+
+DisableTorchFunction = _private("torch._C", "DisableTorchFunction")
+set_grad_enabled = _private("torch._C", "_set_grad_enabled")
+get_tracing_state = _private("torch._C", "_get_tracing_state")
+disabled_torch_function = _private("torch._C", "_disabled_torch_function_impl")
+is_functorch_wrapped = _private("torch._C", "_functorch.is_functorch_wrapped_tensor")
+profiler_enabled = _private("torch._C", "_autograd._profiler_enabled")
+current_mode = _private("torch.overrides", "_get_current_function_mode")
+push_mode = _private("torch.overrides", "_push_mode")
+pop_mode = _private("torch.overrides", "_pop_mode")
+mode_stack = _private("torch.overrides", "_get_current_function_mode_stack")
+current_graph_task_id = _private("torch._C", "_current_graph_task_id")
+set_code_strategy = _private("torch._C._dynamo.eval_frame", "set_code_exec_strategy")
+CodeStrategy = _private("torch._C._dynamo.eval_frame", "_FrameExecStrategy")
+CodeAction = _private("torch._C._dynamo.eval_frame", "_FrameAction")
+tree_map_only = _private("torch.utils._pytree", "tree_map_only")
+make_wrapper_subclass = _private("torch", "Tensor._make_wrapper_subclass")
+storage_from_weak = _private("torch", "UntypedStorage._new_with_weak_ptr")
+if TYPE_CHECKING:
+    from torch.multiprocessing.reductions import StorageWeakRef as StorageWeakRef
+else:
+    StorageWeakRef = _private("torch.multiprocessing.reductions", "StorageWeakRef")
+
+#: What is asked of objects where they are used, as far as their types can tell.
+_ATTRIBUTES: list[tuple[str, Any, tuple[str, ...]]] = [
+    (
+        "SavedTensor",
+        _private("torch._C", "_autograd.SavedTensor"),
+        ("data", "unpack_hook", "register_hooks"),
+    ),
+    (
+        "the node AccumulateGrad",
+        _private("torch._C", "_functions.AccumulateGrad"),
+        ("_sequence_nr", "_input_metadata", "next_functions", "variable"),
+    ),
+    (
+        "autograd.Function",
+        _private("torch._C", "_FunctionBase"),
+        ("_sequence_nr", "_raw_saved_tensors", "saved_tensors"),
+    ),
+    ("Tensor", Tensor, ("_version", "_base", "_is_zerotensor")),
+    ("UntypedStorage", torch.UntypedStorage, ("_cdata",)),
+    ("Module", nn.Module(), ("_forward_pre_hooks", "_forward_hooks")),
+]
+
+
+def missing() -> list[str]:
+    """The private names that actzip needs and this torch does not have."""
+    return [
+        *_missing,
+        *(
+            f"{owner}.{name}"
+            for owner, kind, names in _ATTRIBUTES
+            for name in names
+            if kind is not None and not hasattr(kind, name)
+        ),
+    ]
+
+
+def require() -> None:
+    """Raise, in one sentence, when actzip cannot work with this torch."""
+    lacking = missing()
+    if lacking:
+        raise RuntimeError(
+            f"actzip needs torch {OLDEST} or newer, as tested in docs/compatibility.md; this is "
+            f"torch {torch.__version__}, which lacks {', '.join(lacking)}"
+        )
