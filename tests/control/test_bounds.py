@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from actzip.autograd import slots
 from actzip.control import bounds, coherence
 from actzip.control.backward import Backward
 from actzip.control.caution import cautious, middle, unlikely
@@ -311,8 +312,9 @@ def test_the_trail_of_a_batch_norm_is_what_its_noise_leaves_below(kind: str) -> 
     exact, error = gradient(y), 0.0
     for _ in range(60):
         error += float((gradient(y + s * torch.randn_like(y)) - exact).square().sum()) / 60
+    node = "NativeBatchNormBackward0"
     norm = Backward(
-        "NativeBatchNormBackward0", "input", y, gz, (gz,), (False,),
+        node, slots.op(node), "input", y, gz, (gz,), (False,),
         {"training": True, "result1": mean, "result2": r, "weight": gamma},
     )  # fmt: skip
     left = coherence.trail(norm)
@@ -321,7 +323,14 @@ def test_the_trail_of_a_batch_norm_is_what_its_noise_leaves_below(kind: str) -> 
         ("AddmmBackward0", "mat1") if kind == "linear" else ("ConvolutionBackward0", "input")
     )
     made = Backward(
-        node, slot, x, gz, (weight,), (True,), {"transposed": False, "weight": weight, **options}
+        node,
+        slots.op(node),
+        slot,
+        x,
+        gz,
+        (weight,),
+        (True,),
+        {"transposed": False, "weight": weight, **options},
     )
     h = coherence.weights(made, left)
     assert h is not None
@@ -331,7 +340,8 @@ def test_the_trail_of_a_batch_norm_is_what_its_noise_leaves_below(kind: str) -> 
 
 def test_other_ops_leave_no_trail_and_take_none() -> None:
     x = torch.randn(4, 3, 8, 8)
-    b = Backward("NativeLayerNormBackward0", "input", x, x, (x,), (False,), {})
+    node = "NativeLayerNormBackward0"
+    b = Backward(node, slots.op(node), "input", x, x, (x,), (False,), {})
     assert coherence.trail(b) is None
     left = coherence.Trail(x, torch.ones(3))
     assert coherence.weights(b, left) is None

@@ -16,7 +16,7 @@ from actzip.autograd.ledger import Row
 from actzip.autograd.saved import CopyReader, Kept, MaskReader, Pool, Reader, ShapeReader, Stored
 from actzip.autograd.seeds import seeds
 from actzip.autograd.slices import beside, cut, parts_of
-from actzip.autograd.slots import Node, Rule
+from actzip.autograd.slots import Node, Rule, op
 from actzip.autograd.slots.masks import RELU
 from actzip.autograd.slots.noise import noise
 from actzip.autograd.slots.windows import integers
@@ -24,6 +24,7 @@ from actzip.autograd.waiting import Waiting
 from actzip.codecs import BitMask
 from actzip.codecs.base import Codec, Payload
 from actzip.codecs.order import overlaps
+from actzip.control.op import UNKNOWN
 from actzip.methods.base import STRENGTH, Policy, Role
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -147,7 +148,7 @@ class Registry:
 
     def _picked(self, row: Row, key: Key, unit: Tensor) -> Codec | None:
         stored = self._stored.get(key)
-        maker = "" if unit.grad_fn is None else unit.grad_fn.name()
+        maker = UNKNOWN if unit.grad_fn is None else op(type(unit.grad_fn).__name__)
         row.site = row.site.made(maker, stored is not None and stored.relu)
         return self._policy.codec(row.site, unit)
 

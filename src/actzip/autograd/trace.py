@@ -200,7 +200,7 @@ class Trace:
         where = (path, node, slot)
         occurrence = self._occurrences.get(where, 0)
         self._occurrences[where] = occurrence + 1
-        row = Row(site(path, node, slot, occurrence, role), raw_bytes)
+        row = Row(site(path, node, slot, occurrence, role, False, slots.op(node)), raw_bytes)
         self._rows.append(row)
         return row
 
