@@ -14,7 +14,7 @@ from torch import Tensor
 
 from actzip.autograd.identity import Key, Place, key_of, source_of, tensors_in, unit_of
 from actzip.autograd.saved import remake
-from actzip.autograd.slots import COPIES, Node
+from actzip.autograd.slots import COPIES, RESHAPES, Node
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Copies:
         """By the node that made unit: a copy, or a reshape that copies (UnsafeView over Clone)."""
         node = unit.grad_fn
         reshaped = False
-        while node is not None and type(node).__name__ == "UnsafeViewBackward0":
+        while node is not None and type(node).__name__ in RESHAPES:
             node, reshaped = node.next_functions[0][0], True
         if node is None or type(node).__name__ not in COPIES:
             return None
