@@ -5,6 +5,7 @@ from __future__ import annotations
 from actzip.autograd.slots import (
     activations,
     attention,
+    double_backward,
     indexing,
     layers,
     losses,
@@ -29,6 +30,7 @@ TABLE: dict[str, Row] = {
     **reductions.ROWS,
     **indexing.ROWS,
     **losses.ROWS,
+    **double_backward.ROWS,
     **views.ROWS,
 }
 _ADDED: dict[str, dict[str, Rule]] = {}  # by `register`; read first
