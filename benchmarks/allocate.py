@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from torch.nn.functional import cross_entropy
 
-from actzip.control.allocate import bits_ladder, least_cost, least_error, split
+from actzip.control.allocate import bits_ladder, least_error, split
 from actzip.tasks.models.resnet import cifar_resnet
 
 ROUNDS = 12
@@ -73,20 +73,12 @@ def solvers(seed: int) -> dict[str, Act]:
     for samples in (1, BATCH):
         sensitivity, sizes = network(seed, samples)
         name = f"{LAYERS} layers" + (f" x {samples} samples" if samples > 1 else "")
-        cost, error = bits_ladder(sensitivity, sizes)
         budget = bits * float(sizes.sum())
-        chosen = least_error(cost, error, budget)
-        reached = 1.01 * float(error[np.arange(len(error)), chosen].sum())
 
         def by_cost(c: np.ndarray = sensitivity, n: np.ndarray = sizes, b: float = budget) -> None:
             least_error(*bits_ladder(c, n), b)
 
-        def by_error(
-            c: np.ndarray = sensitivity, n: np.ndarray = sizes, b: float = reached
-        ) -> None:
-            least_cost(*bits_ladder(c, n), b)
-
-        acts[f"least_error, {name}"], acts[f"least_cost, {name}"] = by_cost, by_error
+        acts[f"least_error, {name}"] = by_cost
     return acts
 
 

@@ -34,8 +34,9 @@ from torch import Tensor, nn
 import actzip
 from actzip.autograd.ledger import Row
 from actzip.codecs import Keep
+from actzip.control.op import Kind
 from actzip.methods.base import Site, Stateless
-from actzip.methods.comet import exact_sigma, paper_sigma
+from actzip.methods.comet import paper_sigma
 from actzip.tasks import data as sources
 from actzip.tasks.models.resnet import cifar_resnet, resnet50
 from actzip.tasks.models.vgg import VGG
@@ -211,7 +212,7 @@ def sigmas(session: actzip.Session, setting: Setting) -> list[dict[str, float | 
                 "layer": layer,
                 "eb": eb,
                 "measured": (row.quantization / float(r.weight_count)) ** 0.5,
-                "exact": exact_sigma(r, eb),
+                "exact": eb * (float(r.parameter.sum()) / (3 * float(r.weight_count))) ** 0.5,
                 "paper": paper_sigma(r, eb),
             }
         )
@@ -225,7 +226,7 @@ def bounded_inputs(session: actzip.Session, setting: Setting) -> dict[str, tuple
 
     class Look(Stateless):
         def codec(self, site: Site, tensor: Tensor) -> Keep | None:
-            if "Convolution" in site.node and site.name in errors:
+            if site.op.kind is Kind.CONVOLUTION and site.name in errors:
                 kept[site.name] = (tensor.detach().clone(), float(errors[site.name].mean()))
             return None
 

@@ -11,12 +11,18 @@ import torch
 from torch import Tensor
 
 import actzip
+from actzip.autograd import slots
 from actzip.codecs import Group
 from actzip.codecs.base import Codec
 from actzip.control.statistics import Reading, Statistics
-from actzip.methods.base import Site, Stateless
+from actzip.methods.base import Role, Site, Stateless
 
 Run = Callable[..., Tensor]
+
+
+def a_site(node: str, slot: str, role: Role, relu: bool = False) -> Site:
+    """A site of the model itself, with what the table says of its op."""
+    return Site("", node, slot, 0, role, relu, slots.op(node))
 
 
 @dataclass(frozen=True)

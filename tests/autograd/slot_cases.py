@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import slot_cases_double_backward  # noqa: F401
 import slot_cases_indexing  # noqa: F401
 import slot_cases_layers  # noqa: F401
 import slot_cases_pointwise  # noqa: F401

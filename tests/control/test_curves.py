@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from actzip.autograd import slots
 from actzip.codecs import Group
 from actzip.control.backward import Backward
 from actzip.control.error import weights
@@ -116,7 +117,8 @@ def test_rms_norm_by_its_jacobian() -> None:
     exact = jacobian.square().flatten(1, -1)
     saved = {"normalized_shape": [64], "weight": gamma, "result1": r}
     gave = (gz, gamma)
-    b = Backward("FusedRmsNormBackward0", "input", x, gz, gave, (False, True), saved)
+    node = "FusedRmsNormBackward0"
+    b = Backward(node, slots.op(node), "input", x, gz, gave, (False, True), saved)
     found = weights(b)
     assert found is not None
     assert found.parameter is not None

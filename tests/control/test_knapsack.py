@@ -8,7 +8,7 @@ from scipy import sparse  # type: ignore[import-untyped]
 from scipy.optimize import Bounds, LinearConstraint, milp  # type: ignore[import-untyped]
 
 from actzip.control import knapsack
-from actzip.control.allocate import bits_ladder, least_cost, least_error
+from actzip.control.allocate import bits_ladder, least_error
 from actzip.control.hull import Floats, hull_steps
 
 WITHIN = 1.001
@@ -52,7 +52,7 @@ def check_both(cost: Floats, error: Floats, bits: float) -> None:
     assert knapsack.total(cost, chosen) <= budget
     assert least <= WITHIN * lower_bound(cost, error, budget, least)
     allowed = 1.05 * least
-    chosen = least_cost(cost, error, allowed)
+    chosen = knapsack.choose(error, cost, allowed)  # the same problem with the two exchanged
     cheapest = knapsack.total(cost, chosen)
     assert knapsack.total(error, chosen) <= allowed
     assert cheapest <= WITHIN * lower_bound(error, cost, allowed, cheapest)

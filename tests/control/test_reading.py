@@ -6,15 +6,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from actzip.autograd import slots
 from actzip.control.backward import Backward, Weights, chunks, energy_of
-from actzip.control.reading import Groups, Reading, channel_dim, reading
+from actzip.control.op import channel_dim
+from actzip.control.reading import Groups, Reading, reading
 
 NODE = "ConvolutionBackward0"
 
 
 def a_backward(x: Tensor, node: str = NODE) -> Backward:
     gave = (torch.full((2,), 3.0), torch.full((4,), 2.0), None)
-    return Backward(node, "input", x, torch.full((5,), 2.0), gave, (False, True, True), {})
+    return Backward(
+        node, slots.op(node), "input", x, torch.full((5,), 2.0), gave, (False, True, True), {}
+    )
 
 
 def maps() -> tuple[Tensor, Tensor]:
@@ -163,7 +167,7 @@ def test_a_bound_per_channel_is_kept_and_another_one_is_spread() -> None:
     ],
 )
 def test_where_channels_are(node: str, dims: int, dim: int) -> None:
-    assert channel_dim(node, dims) == dim
+    assert channel_dim(slots.op(node), dims) == dim
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (0, 3), (4, 0), (1, 1)])

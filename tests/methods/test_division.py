@@ -10,13 +10,14 @@ import actzip
 from actzip import Division
 from actzip.codecs import Dual, Group
 from actzip.codecs.base import Codec
-from actzip.methods import Role, Site
+from actzip.methods import Role
 from actzip.tasks.models.resnet import resnet50
 from actzip.tasks.models.vit import ViT
+from predictions import a_site
 
 
 def pick(node: str, x: Tensor, role: Role = Role.LINEAR, relu: bool = False) -> Codec | None:
-    return Division().codec(Site("", node, "input", 0, role, relu), x)
+    return Division().codec(a_site(node, "input", role, relu), x)
 
 
 def gradients(model: nn.Module, x: Tensor) -> list[Tensor]:
@@ -96,7 +97,7 @@ def test_what_a_relu_made_has_a_code_for_zero() -> None:
 
 def test_original_has_no_limit_on_small_maps_and_no_blocks_along_sequences() -> None:
     method = Division(align="original", rounding="stochastic")
-    site = Site("", "ConvolutionBackward0", "input", 0, Role.LINEAR)
+    site = a_site("ConvolutionBackward0", "input", Role.LINEAR)
     small = method.codec(site, torch.zeros(2, 4, 7, 7))
     assert small == Dual(align="original", rounding="stochastic")
     assert method.codec(site, torch.zeros(2, 4, 100)) == Group(rounding="stochastic")

@@ -23,7 +23,7 @@ from actzip.autograd.identity import (
     unit_of,
 )
 from actzip.autograd.saved import remake
-from actzip.autograd.slots import COPIES, Node
+from actzip.autograd.slots import COPIES, RESHAPES, Node
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Copies:
         """By the node that made unit: a copy, or a reshape that copies (UnsafeView over Clone)."""
         node = node_of(unit)
         reshaped = False
-        while node is not None and type(node).__name__ == "UnsafeViewBackward0":
+        while node is not None and type(node).__name__ in RESHAPES:
             node, reshaped = node.next_functions[0][0], True
         if node is None or type(node).__name__ not in COPIES:
             return None

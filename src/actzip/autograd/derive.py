@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import torch
@@ -45,7 +45,8 @@ class Derive:
     def __init__(
         self,
         recipes: Recipes,
-        stored: Any,
+        stored: MutableMapping[Key, Stored],
+        values: dict[Key, Row],
         left: dict[Key, list[Save]],
         is_same: Callable[[Key, Tensor | None, Stored], bool],
         new: Callable[[Role, Any], Stored],
@@ -53,6 +54,7 @@ class Derive:
     ):
         self.recipes = recipes
         self._stored = stored
+        self._values = values
         self._left = left
         self._is_same = is_same
         self._new = new
@@ -82,7 +84,7 @@ class _Search:
         self._copied = copied  # bytes of small operands that may still be copied
         self._room = stored  # bytes of operands that may still be stored
         self._taken: dict[Key, tuple[Stored, Tensor]] = {}  # left to autograd until now
-        self._added: list[tuple[Stored, Tensor]] = []
+        self._added: dict[Key, tuple[Stored, Tensor]] = {}  # that nobody had
 
     def derivation(self, key: Key, depth: int) -> Derivation | None:
         recipe = self._at.recipes.of(key)
@@ -113,13 +115,33 @@ class _Search:
             same = _is_exact(stored) and self._at._is_same(key, now, stored)
             stored = stored if same else None
         if stored is None:
-            inner = self.derivation(key, depth + 1)
-            stored = None if inner is None else self._at._new(Role.EXACT, inner)
-        if stored is None and now is not None and operand.nbytes <= self._room:
-            self._room -= operand.nbytes
-            stored = self._at._new(Role.EXACT, Kept.of(now))
-            self._added.append((stored, now))
+            stored = self._inner(key, depth, room=0) or self._add(operand)
+        if stored is None and self._room:
+            stored = self._inner(key, depth, room=self._room)
         return None if stored is None else Part(stored, operand.place)
+
+    def _inner(self, key: Key, depth: int, room: int) -> Stored | None:
+        """An operand that is a result itself, made again with at most `room` bytes more."""
+        before = self._room, self._copied, dict(self._taken), dict(self._added)
+        self._room, unused = room, self._room - room
+        found = self.derivation(key, depth + 1)
+        if found is None:
+            self._room, self._copied, self._taken, self._added = before
+            return None
+        self._room += unused
+        return self._at._new(Role.EXACT, found)
+
+    def _add(self, operand: Operand) -> Stored | None:
+        """An operand that nobody has."""
+        key, now = operand.key, operand.now()
+        if key in self._added:
+            return self._added[key][0]
+        if now is None or operand.nbytes > self._room:
+            return None
+        self._room -= operand.nbytes
+        stored = self._at._new(Role.EXACT, Kept.of(now))
+        self._added[key] = stored, now
+        return stored
 
     def _take(self, key: Key) -> Stored | None:
         """A tensor that autograd keeps: it can be ours, if every slot that has it lets it go."""
@@ -142,22 +164,26 @@ class _Search:
         for key, (stored, unit) in self._taken.items():
             payload = self._at._encode(unit, Keep())
             stored.replace(Role.EXACT, payload)
-            self._at._stored[key] = stored
             saves = self._at._left.pop(key)
+            self._at._stored[key], self._at._values[key] = stored, saves[0].row
             stored.site = saves[0].row.name
             for save in saves:
                 _serve(save, stored)
                 _account(save.row, payload, saves[0].row)
-        for stored, now in self._added:
+        for key, (stored, now) in self._added.items():
             payload = self._at._encode(now, Keep())
             stored.replace(Role.EXACT, payload)
+            self._at._stored[key], self._at._values[key] = stored, row
             stored.site = row.name
-            row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
+            row.codec, row.stored_bytes = repr(payload.codec), row.stored_bytes + payload.nbytes
 
 
 def _is_exact(stored: Stored) -> bool:
+    """Whether its values are there, as they were, whatever happens to the tensor."""
     value = stored.value
-    return isinstance(value, Derivation) or (isinstance(value, Payload) and value.codec.exact)
+    if isinstance(value, Payload):
+        return value.codec.exact or stored.role is Role.EXACT
+    return isinstance(value, Derivation)
 
 
 def _serve(save: Save, stored: Stored) -> None:

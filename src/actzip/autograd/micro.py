@@ -171,6 +171,7 @@ def _max_pool(func: Any, gy: Tensor, x: Slices, *rest: Any) -> Tensor | None:
 
 
 #: A formula gives None when it does not fit; all of them read their second argument in parts.
+#: The rows of the nodes that call these say so: `Op.sliced`.
 FORMULAS: dict[Any, Callable[..., Any]] = {
     _aten.convolution_backward.default: _convolution,
     _aten.native_batch_norm_backward.default: _batch_norm,
@@ -182,18 +183,4 @@ FORMULAS: dict[Any, Callable[..., Any]] = {
     _aten.gelu_backward.default: _by_sample,
     _aten.avg_pool2d_backward.default: _by_sample,
     _aten.max_pool2d_with_indices_backward.default: _max_pool,
-}
-
-#: The nodes that call them, and the slot that is read.
-NODES: dict[str, str] = {
-    "ConvolutionBackward0": "input",
-    "NativeBatchNormBackward0": "input",
-    "ReluBackward0": "result",
-    "LeakyReluBackward0": "self",
-    "HardtanhBackward0": "self",
-    "HardswishBackward0": "self",
-    "SiluBackward0": "self",
-    "GeluBackward0": "self",
-    "AvgPool2DBackward0": "self",
-    "MaxPool2DWithIndicesBackward0": "self",
 }

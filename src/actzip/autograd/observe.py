@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from actzip.autograd.saved import Reader
-from actzip.autograd.slots import COPIES, VIEWS, Node, slots_of
+from actzip.autograd.slots import Node, op, slots_of
 from actzip.codecs import Group, Split
 from actzip.codecs.base import Codec, Payload
 from actzip.control import coherence
 from actzip.control.backward import Backward
 from actzip.control.error import weights
+from actzip.control.op import Kind, Op
 from actzip.control.reading import Groups, Reading, reading
 from actzip.control.routes import Route
 from actzip.control.statistics import Statistics
@@ -23,17 +24,6 @@ from actzip.torch_private import DisableTorchFunction
 _SAVED, _RAW = "_saved_", "_raw_saved_"
 _OPTIONS: dict[type, tuple[str, ...]] = {}
 
-#: Where an op takes its weight, among its inputs.
-_WEIGHT = {
-    "ConvolutionBackward0": 1,
-    "AddmmBackward0": 2,
-    "MmBackward0": 1,
-    "BmmBackward0": 1,
-    "BaddbmmBackward0": 2,
-    "LinearBackward0": 1,
-}
-_VECTORS = ("Mv", "Vdot", "Dot")  #: spectral norm's: they store vectors that are no activations
-_PICKS = ("Embedding", "Index", "Gather")  #: what they give depends on the batch
 _REACH = 256  #: nodes without a stored tensor that a gradient is followed through
 _DEPTH = 64  #: nodes between a weight and its parameters; more are no weight
 
@@ -51,17 +41,19 @@ class Observer:
 
     def watch(self, node: Any, readers: dict[str, Reader]) -> None:
         """These slots of a node have just been stored."""
+        traits = _op(node)
         leaves = tuple(_leaf(parent) for parent, _ in node.next_functions)
         names = tuple(reader.name for reader in readers.values())
         first = names[0]
         for reader in readers.values():
             self._statistics.expect(reader.stored.site)
             if self._statistics.by_layer:
-                self._statistics.layers.meet(reader.name, (p for p in leaves if p is not None))
+                owners = (p for p in leaves if p is not None)
+                self._statistics.layers.meet(reader.name, traits.kind, owners)
         ends = [p is not None for p in leaves]
-        at = _WEIGHT.get(type(node).__name__)
+        at = traits.weight
         if at is not None and not ends[at]:
-            made, conv = node.next_functions[at][0], type(node).__name__.startswith("Convolution")
+            made, conv = node.next_functions[at][0], traits.kind is Kind.CONVOLUTION
             ends[at] = made is not None and (conv or self._is_weight(made))
         if self._statistics.by_layer:
             self._statistics.layers.routes[first] = self._route(node, names, ends)
@@ -70,7 +62,7 @@ class Observer:
 
     def _route(self, node: Any, names: tuple[str, ...], ends: list[bool]) -> Route:
         """Through nodes that store nothing to those that do, and to parameters on the way."""
-        at = _WEIGHT.get(type(node).__name__)
+        at = _op(node).weight
         biases = sum(ends) - (at is not None and ends[at])
         inputs = zip(node.next_functions, ends, strict=True)
         stack = [parent for (parent, _), end in inputs if parent is not None and not end]
@@ -96,10 +88,10 @@ class Observer:
             node, seen = stack.pop(), seen + 1
             if node is None:
                 continue
-            name, stores = node.name(), int(node._sequence_nr()) in self._watched
-            if seen > _DEPTH or name.startswith(_PICKS):
+            kind, stores = _op(node).kind, int(node._sequence_nr()) in self._watched
+            if seen > _DEPTH or kind is Kind.INDEXING:
                 return False
-            if stores and not name.startswith(_VECTORS):
+            if stores and kind is not Kind.VECTOR:
                 return False
             leaf = getattr(node, "variable", None)
             if leaf is not None and not isinstance(leaf, nn.Parameter):
@@ -170,7 +162,7 @@ class _Look:
         self, observer: Observer, node: Any, readers: dict[str, Reader], leaves: tuple[bool, ...]
     ):
         self._observer: Observer | None = observer
-        self._name = type(node).__name__
+        self._name, self._op = type(node).__name__, _op(node)
         self._number = int(node._sequence_nr())
         self._makers = _makers(node)
         self._leaves = leaves
@@ -208,8 +200,13 @@ class _Look:
             for slot, reader in readers.items():
                 if slot in values:
                     x = values[slot]
-                    b = Backward(self._name, slot, x, outer, given, self._leaves, saved, others)
+                    about = self._name, self._op, slot
+                    b = Backward(*about, x, outer, given, self._leaves, saved, others)
                     observer.tell(b, reader, self._number, self._makers)
+
+
+def _op(node: Node) -> Op:
+    return op(type(node).__name__)
 
 
 def _small(node: Any, readers: dict[str, Reader]) -> dict[str, Any]:
@@ -238,7 +235,7 @@ def _makers(node: Any) -> tuple[int, ...]:
         parent = stack.pop()
         if parent is None:
             continue
-        if parent.name() == "AddBackward0":
+        if _op(parent).kind is Kind.SUM:
             stack.extend(p for p, _ in parent.next_functions)
         else:
             found.append(int(parent._sequence_nr()))
@@ -247,7 +244,7 @@ def _makers(node: Any) -> tuple[int, ...]:
 
 def _leaf(node: Node | None) -> nn.Parameter | None:
     """The parameter that a gradient ends at: through views and casts, nothing else."""
-    while node is not None and (node.name() in VIEWS or node.name() in COPIES):
+    while node is not None and _op(node).kind in (Kind.VIEW, Kind.COPY):
         node = node.next_functions[0][0]
     found = getattr(node, "variable", None)
     return found if isinstance(found, nn.Parameter) else None

@@ -26,7 +26,7 @@ from actzip.autograd.saved import (
 )
 from actzip.autograd.seeds import seeds
 from actzip.autograd.slices import beside, cut, parts_of
-from actzip.autograd.slots import Node, Rule
+from actzip.autograd.slots import Node, Rule, op
 from actzip.autograd.slots.conventions import agreeing, unknown_convention
 from actzip.autograd.slots.masks import RELU
 from actzip.autograd.slots.noise import noise
@@ -35,6 +35,7 @@ from actzip.autograd.waiting import Waiting
 from actzip.codecs import BitMask
 from actzip.codecs.base import Codec, Payload
 from actzip.codecs.order import overlaps
+from actzip.control.op import UNKNOWN
 from actzip.methods.base import STRENGTH, Policy, Role
 from actzip.torch_private import StorageWeakRef
 
@@ -60,7 +61,13 @@ class Registry:
         self._slots: dict[tuple[int, str], Operand] = {}  # what large constants nodes saved
         recipes = Recipes()
         self._derive = Derive(
-            recipes, self._stored, self._left, self._is_same, self._new, self._encode
+            recipes,
+            self._stored,
+            self._values,
+            self._left,
+            self._is_same,
+            self._new,
+            self._encode,
         )
         self._recipes = recipes if derives else None
         self._pins: dict[int, StorageWeakRef] = {}
@@ -208,7 +215,7 @@ class Registry:
     def _picked(self, row: Row, key: Key, unit: Tensor) -> Codec | None:
         stored = self._stored.get(key)
         node = node_of(unit)
-        maker = "" if node is None else node.name()
+        maker = UNKNOWN if node is None else op(type(node).__name__)
         row.site = row.site.made(maker, stored is not None and stored.relu)
         return self._policy.codec(row.site, unit)
 

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from actzip.autograd.micro import FORMULAS, NODES
+from actzip.autograd.micro import FORMULAS
 from actzip.autograd.saved import CopyReader, MaskReader, Reader, ShapeReader, Source, Stored
-from actzip.autograd.slots import Node
+from actzip.autograd.slots import Node, op
 from actzip.codecs.base import Codec, Payload
 from actzip.codecs.split import Split, cuts
 from actzip.torch_private import disabled_torch_function, make_wrapper_subclass, tree_map_only
@@ -28,7 +28,7 @@ _aten = torch.ops.aten
 
 def parts_of(node: Node, slot: str, t: Tensor, limit: int | None) -> int:
     """In how many parts the node's backward reads t: 1 unless its operands are over the limit."""
-    if limit is None or NODES.get(type(node).__name__) != slot or t.dim() < 2:
+    if limit is None or t.dim() < 2 or op(type(node).__name__).sliced != slot:
         return 1
     operands: int = (t.numel() + math.prod(node._input_metadata[0].shape)) * t.itemsize
     return max(1, min(t.shape[0], -(-operands // limit)))

@@ -132,8 +132,10 @@ class Trace:
 
     def made(self, node: Any, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
         """A call that made this one node gave `out`: if it was cheap, it can be made again."""
-        if derives(type(node)) and out.numel() * out.element_size() >= self._settings.min_bytes:
-            with DisableTorchFunction():
+        if not self._settings.derive or not derives(type(node)):
+            return
+        with DisableTorchFunction():
+            if out.numel() * out.element_size() >= self._settings.min_bytes:
                 self._registry.made(int(node._sequence_nr()), func, args, kwargs, out)
 
     def expose(self, t: object) -> None:
@@ -237,7 +239,7 @@ class Trace:
         where = (path, node, slot)
         occurrence = self._occurrences.get(where, 0)
         self._occurrences[where] = occurrence + 1
-        row = Row(site(path, node, slot, occurrence, role), raw_bytes)
+        row = Row(site(path, node, slot, occurrence, role, False, slots.op(node)), raw_bytes)
         self._rows.append(row)
         return row
 

@@ -1,8 +1,7 @@
 """Spends a budget: which rung of its ladder each item gets.
 
 An item is a site, or a sample of a site; its ladder is a list of codes with a cost (bits or bytes)
-and a predicted gradient error each. ActNN has a budget of cost, AC-GC and COMET one of error: the
-same problem with the two exchanged.
+and a predicted gradient error each.
 
     cost, error = bits_ladder(sensitivity, elements)
     bits = 1 + least_error(cost, error, budget=2.0 * elements.sum())
@@ -35,22 +34,6 @@ def least_error(cost: ArrayLike, error: ArrayLike, budget: float) -> Ints:
             "cheaper rungs"
         )
     return knapsack.choose(costs, errors, budget)
-
-
-def least_cost(cost: ArrayLike, error: ArrayLike, budget: float) -> Ints:
-    """The rung of each item, such that Σ error <= budget, always, and Σ cost is least.
-
-    As `least_error` with the two exchanged.
-    """
-    costs, errors = _ladders(cost, error)
-    need = float(errors.min(axis=1, initial=np.inf).sum())
-    if not need <= budget:
-        raise ValueError(
-            f"least_cost was given an error budget of {budget:g}, but the most precise allowed "
-            f"rungs of the {len(costs)} items have {need:g} together; raise the budget to that or "
-            "allow more precise rungs"
-        )
-    return knapsack.choose(errors, costs, budget)
 
 
 def bits_ladder(

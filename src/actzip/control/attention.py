@@ -85,11 +85,15 @@ def _cut(t: Tensor, samples: slice, heads: slice, dtype: torch.dtype) -> Tensor:
     return (t if t.shape[1] == 1 else t[:, heads]).to(dtype)
 
 
-def _attention(slot: str) -> Formula:
+def attention(slot: str) -> Formula:
+    """Of one of the four operands, whatever the backend: heads are the second dimension."""
+
     def formula(b: Backward) -> Weights:
         wanted = (b.gives(0), b.gives(1), b.gives(2))
         if not any(wanted):
             return Weights()
+        if b.saved["dropout_p"]:
+            raise ValueError("what attention's own dropout left out is not known")
         q, k = b.saved["query"], b.saved["key"]
         scores = q.shape[-2] * k.shape[-2] * (q.shape[1] // k.shape[1])
         if scores > _LONGEST:
@@ -121,18 +125,15 @@ def _part(
         name: _cut(b.saved[name], samples, own if name in ("query", "output") else others, dtype)
         for name in _OPERANDS
     }
-    lse = b.saved["logsumexp"].view(q.shape[:-1])
+    # CUDA's nodes pad the rows, or have one more dimension, or another name for it
+    lse = b.saved["logsumexp"] if "logsumexp" in b.saved else b.saved["log_sumexp"]
+    lse = lse.reshape(*q.shape[:2], -1)[..., : q.shape[-2]]
     # a row without any score to attend to has P = 0
     lse = _cut(lse.masked_fill(lse.isinf(), torch.inf), samples, own, dtype)
-    mask = b.saved.get("attn_mask")
+    mask = b.saved.get("attn_mask", b.saved.get("attn_bias"))
     if mask is not None:
         mask = _cut(mask.view((1,) * (4 - mask.dim()) + tuple(mask.shape)), samples, own, dtype)
     given = b.saved.get("scale")
     scale = 1 / math.sqrt(q.shape[-1]) if given is None else float(given)
     outer = _cut(b.outer, samples, own, dtype)
     return _Part(operands, outer, lse, mask, bool(b.saved["is_causal"]), scale, wanted), own
-
-
-FORMULAS: dict[str, dict[str, Formula]] = {
-    "ScaledDotProductFlashAttentionForCpuBackward0": {slot: _attention(slot) for slot in _OPERANDS},
-}

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from actzip.control.op import Op
+
 _CHUNK = 1 << 18  #: elements computed with together: backward is where memory is shortest
 
 
@@ -17,6 +19,7 @@ class Backward:
     """What one op's backward had in its hands; read inside its hook and then let go."""
 
     node: str
+    op: Op
     slot: str
     x: Tensor  #: the stored tensor as decoded, in the shape the op reads
     outer: Tensor  #: the gradient that came, at the op's first output

@@ -112,24 +112,6 @@ def cheapest(sites: Mapping[str, Seen], trails: Trails, worst: bool = False) -> 
     return max((errors(sites, trails, share, worst) for share in SHARES), key=saved)
 
 
-def predicted(
-    sites: Mapping[str, Seen], trails: Trails, chosen: Mapping[str, Floats]
-) -> dict[str, float]:
-    """E‖Δg‖² of each layer's parameters for these bounds: own code, trails, and what travels."""
-    found: dict[str, float] = {}
-    above = 0.0
-    for name in reversed(list(sites)):
-        seen, square = sites[name], chosen[name] ** 2
-        for layer, load in reversed(list(seen.loads.items())):
-            q, _ = seen.coefficients(load.reading, False)
-            found[layer] = float((square * q).sum()) + above * absorbed(load.reading)
-        above += _noise(seen, square, False)
-    for (site, layer), h in trails.items():
-        if site in chosen and layer in found:
-            found[layer] += float((chosen[site] ** 2 * h).sum()) / 3
-    return dict(reversed(found.items()))
-
-
 def _own(
     sites: Mapping[str, Seen], reserved: Mapping[str, float], worst: bool
 ) -> dict[str, Floats]:

@@ -20,10 +20,10 @@ from torch import Tensor
 from torch.nn import grad
 
 from actzip.control.backward import Backward, chunks
+from actzip.control.op import Kind
 
 _SAMPLE = 1 << 18  #: elements of x̃ that a covariance is taken from: a look must not cost memory
 
-_NORMS = ("NativeBatchNormBackward0", "NativeBatchNormLegitBackward0", "CudnnBatchNormBackward0")
 _CONV_WEIGHT: dict[int, Callable[..., Tensor]] = {
     1: grad.conv1d_weight,
     2: grad.conv2d_weight,
@@ -41,7 +41,9 @@ class Trail:
 
 def trail(b: Backward) -> Trail | None:
     """From the backward of a BatchNorm in training; None of any other op."""
-    if b.node not in _NORMS or not b.saved.get("training", True) or not b.gives(0):
+    if b.op.kind is not Kind.BATCH_NORM or not b.gives(0):
+        return None
+    if not b.saved.get("training", True):
         return None
     around = [1, -1] + [1] * (b.x.dim() - 2)
     mean, r = (b.saved[name].float() for name in ("result1", "result2"))
@@ -63,10 +65,12 @@ def weights(b: Backward, left: Trail) -> Tensor | None:
     """
     normal = left.normal
     count = normal.numel() // normal.shape[1]
-    if b.node in ("AddmmBackward0", "MmBackward0", "LinearBackward0") and b.slot != "mat2":
+    # nodes of single backends do not say which way they go: of these, nothing is told
+    forward = b.op.kind is Kind.CONVOLUTION and not b.saved.get("transposed", True)
+    if b.op.kind is Kind.DENSE and b.slot != "mat2":
         part = b.x.flatten(0, -2)[: normal.shape[0]].float()
         summed = normal.t() @ part if normal.dim() == 2 else None
-    elif b.node == "ConvolutionBackward0" and b.slot == "input" and not b.saved["transposed"]:
+    elif forward:
         options = (tuple(b.saved[name]) for name in ("stride", "padding", "dilation"))
         shape = tuple(b.saved["weight"].shape)
         part = b.x[: normal.shape[0]].float()

@@ -61,7 +61,7 @@ def _by_rows(b: Backward, gradient: Gradient, count: int) -> Tensor:
     return w
 
 
-def _elementwise(f: Callable[[Tensor, Backward], Tensor]) -> Formula:
+def elementwise(f: Callable[[Tensor, Backward], Tensor]) -> Formula:
     """y = f(x) saved as x: gX = f′(x)·gY, w = f″(x)²·gY²; worst case: the sum of w."""
 
     def formula(b: Backward) -> Weights:
@@ -74,7 +74,7 @@ def _elementwise(f: Callable[[Tensor, Backward], Tensor]) -> Formula:
     return formula
 
 
-def _of_result(slope: Callable[[Tensor], Tensor]) -> Formula:
+def of_result(slope: Callable[[Tensor], Tensor]) -> Formula:
     """y = f(x) saved as y: gX = slope(y)·gY."""
 
     def formula(b: Backward) -> Weights:
@@ -92,7 +92,7 @@ def _diagonal(b: Backward, gradient: Gradient) -> Weights:
     return Weights(input=w, worst_input=w.sum(rest) if rest else w)
 
 
-def _factor(target: int) -> Formula:
+def factor(target: int) -> Formula:
     """A product's factor enters the other one's gradient: g = x·gY, w = gY².
 
     In x·x one error is in both gradients, and they add up: twice as much of each.
@@ -115,7 +115,7 @@ def _is_same(a: object, b: object) -> bool:
     return a.data_ptr() == b.data_ptr() and a.stride() == b.stride()
 
 
-def _mixing(gradient: Callable[[Tensor, Tensor, int], Tensor]) -> Formula:
+def mixing(gradient: Callable[[Tensor, Tensor, int], Tensor]) -> Formula:
     """An op that mixes elements along `dim`."""
 
     def formula(b: Backward) -> Weights:
@@ -131,15 +131,15 @@ def _mixing(gradient: Callable[[Tensor, Tensor, int], Tensor]) -> Formula:
     return formula
 
 
-def _softmax(y: Tensor, gy: Tensor, dim: int) -> Tensor:
+def softmax(y: Tensor, gy: Tensor, dim: int) -> Tensor:
     return y * (gy - (gy * y).sum(dim, keepdim=True))
 
 
-def _log_softmax(y: Tensor, gy: Tensor, dim: int) -> Tensor:
+def log_softmax(y: Tensor, gy: Tensor, dim: int) -> Tensor:
     return gy - y.exp() * gy.sum(dim, keepdim=True)
 
 
-def _glu(x: Tensor, gy: Tensor, dim: int) -> Tensor:
+def glu(x: Tensor, gy: Tensor, dim: int) -> Tensor:
     (g,) = torch.autograd.grad(F.glu(x, dim), x, gy, create_graph=True)
     return g
 
@@ -149,7 +149,7 @@ def _signed(dim: int) -> int:
     return dim - 2**64 if dim >= 2**63 else dim
 
 
-def _rms_norm(b: Backward) -> Weights:
+def rms_norm(b: Backward) -> Weights:
     """gX = r·(h − x̃·mean(h·x̃)), h = γ·gZ, over rows of M elements, r kept exactly."""
     size, gamma = math.prod(b.saved["normalized_shape"]), b.saved.get("weight")
     dtype = wide(b.x)
@@ -174,50 +174,25 @@ def _rms_norm(b: Backward) -> Weights:
     )
 
 
-def _gelu(x: Tensor, b: Backward) -> Tensor:
+def gelu(x: Tensor, b: Backward) -> Tensor:
     return F.gelu(x, approximate=b.saved["approximate"])
 
 
-def _softplus(x: Tensor, b: Backward) -> Tensor:
+def softplus(x: Tensor, b: Backward) -> Tensor:
     return F.softplus(x, float(b.saved["beta"]), float(b.saved["threshold"]))
 
 
-def _elu(x: Tensor, b: Backward) -> Tensor:
+def elu(x: Tensor, b: Backward) -> Tensor:
     if any(float(b.saved[name]) != 1 for name in ("alpha", "scale", "input_scale")):
         # SELU: an error near 0 takes the other slope, and no f″ shows that
         raise ValueError("the slope jumps at 0")
     return F.elu(x)
 
 
-FORMULAS: dict[str, dict[str, Formula]] = {
-    "GeluBackward0": {"self": _elementwise(_gelu)},
-    "SiluBackward0": {"self": _elementwise(lambda x, b: F.silu(x))},
-    "MishBackward0": {"self": _elementwise(lambda x, b: F.mish(x))},
-    "HardswishBackward0": {"self": _elementwise(lambda x, b: F.hardswish(x))},
-    "SoftplusBackward0": {"self": _elementwise(_softplus)},
-    "EluBackward0": {"self": _elementwise(_elu)},
-    "CeluBackward0": {"self": _elementwise(lambda x, b: F.celu(x, float(b.saved["alpha"])))},
-    "SinBackward0": {"self": _elementwise(lambda x, b: x.sin())},
-    "CosBackward0": {"self": _elementwise(lambda x, b: x.cos())},
-    "SinhBackward0": {"self": _elementwise(lambda x, b: x.sinh())},
-    "CoshBackward0": {"self": _elementwise(lambda x, b: x.cosh())},
-    "AsinhBackward0": {"self": _elementwise(lambda x, b: x.asinh())},
-    "ErfBackward0": {"self": _elementwise(lambda x, b: x.erf())},
-    "ErfcBackward0": {"self": _elementwise(lambda x, b: x.erfc())},
-    "AtanBackward0": {"self": _elementwise(lambda x, b: x.atan())},
-    "PowBackward0": {"self": _elementwise(lambda x, b: x ** b.saved["exponent"])},
-    "SigmoidBackward0": {"result": _of_result(lambda y: y * (1 - y))},
-    "TanhBackward0": {"result": _of_result(lambda y: 1 - y * y)},
-    "TanBackward0": {"result": _of_result(lambda y: 1 + y * y)},
-    "ExpBackward0": {"result": _of_result(lambda y: y)},
-    "Exp2Backward0": {"result": _of_result(lambda y: y * math.log(2))},
-    "Expm1Backward0": {"result": _of_result(lambda y: y + 1)},
-    "ReciprocalBackward0": {"result": _of_result(lambda y: -y * y)},
-    "RsqrtBackward0": {"result": _of_result(lambda y: -y * y * y / 2)},
-    "MulBackward0": {"self": _factor(1), "other": _factor(0)},
-    "SoftmaxBackward0": {"result": _mixing(_softmax)},
-    "SafeSoftmaxBackward0": {"result": _mixing(_softmax)},
-    "LogSoftmaxBackward0": {"result": _mixing(_log_softmax)},
-    "GluBackward0": {"self": _mixing(_glu)},
-    "FusedRmsNormBackward0": {"input": _rms_norm},
-}
+def celu(x: Tensor, b: Backward) -> Tensor:
+    return F.celu(x, float(b.saved["alpha"]))
+
+
+def power(x: Tensor, b: Backward) -> Tensor:
+    made: Tensor = x ** b.saved["exponent"]
+    return made

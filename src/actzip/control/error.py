@@ -21,18 +21,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import grad
 
-from actzip.control import attention, curves, recurrent
-from actzip.control.backward import Backward, Formula, Weights, chunks, wide
-
-
-def has_formula(node: str, slot: str) -> bool:
-    """Whether `weights` can tell anything of what this op stores in this slot."""
-    return slot in FORMULAS.get(node, {})
+from actzip.control.backward import Backward, Weights, chunks, wide
 
 
 def weights(b: Backward) -> Weights | None:
     """How an error in x shows in the op's gradients; None when there is no formula for it."""
-    formula = FORMULAS.get(b.node, {}).get(b.slot)
+    formula = b.op.errors.get(b.slot)
     return None if formula is None else formula(b)
 
 
@@ -56,19 +50,23 @@ def _for(b: Backward, target: int, w: Tensor, worst: Tensor) -> Weights:
 # -- convolution and matmul: gW = Σ gY·x, linear in x ---------------------------------------
 
 
-def _convolution(b: Backward) -> Weights:
+def convolution(b: Backward, transposed: bool = False) -> Weights:
     """gW sums gY·x over all positions, so w at a position is the ‖gY‖² of the outputs it feeds.
 
     Summed over x: C·R·S·‖gY‖², borders aside (padding is read without an error).
     Worst case (Cauchy–Schwarz): max|e|²·N·R·S·P·‖gY‖² a channel, P the positions that one place
     of the window reads, H·W/strides rounded up.
     """
-    groups, stride = int(b.saved["groups"]), tuple(b.saved["stride"])
-    kernel, size = tuple(b.saved["weight"].shape[2:]), tuple(b.x.shape[2:])
+    weight, stride = b.saved["weight"], tuple(b.saved["stride"])
+    kernel, size = tuple(weight.shape[2:]), tuple(b.x.shape[2:])
+    transposed = bool(b.saved.get("transposed", transposed))
+    # nodes of single backends leave out what they have no choice of
+    groups = (b.outer if transposed else b.x).shape[1] // weight.shape[1]
+    dilation = tuple(b.saved.get("dilation", (1,) * len(kernel)))
     energy = torch.cat([_rows(part, 1) for part in b.outer.chunk(groups, 1)], 1)
     ones = energy.new_ones(groups, 1, *kernel)
-    options = stride, tuple(b.saved["padding"]), tuple(b.saved["dilation"]), groups
-    if b.saved["transposed"]:
+    options = stride, tuple(b.saved["padding"]), dilation, groups
+    if transposed:
         w = _CONV[len(kernel)](energy, ones, None, *options)
         for dim, n in enumerate(size, 2):  # output_padding may add a position
             w = w.narrow(dim, 0, n)
@@ -89,6 +87,11 @@ def _convolution(b: Backward) -> Weights:
     return _for(b, 1, w, worst)
 
 
+def transposed_convolution(b: Backward) -> Weights:
+    """Of a node that is nothing else, and does not say so."""
+    return convolution(b, transposed=True)
+
+
 _CONV: dict[int, Callable[..., Tensor]] = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _CONV_INPUT: dict[int, Callable[..., Tensor]] = {
     1: grad.conv1d_input,
@@ -97,32 +100,27 @@ _CONV_INPUT: dict[int, Callable[..., Tensor]] = {
 }
 
 
-def _left(target: int) -> Formula:
+def left(b: Backward) -> Weights:
     """The left operand (…, rows, C) of a product: gB = xᵀ·gY, so w of a row is its ‖gY‖²."""
-
-    def formula(b: Backward) -> Weights:
-        energy = _rows(b.outer, -1)
-        worst = energy.sum() * (b.x.numel() / b.x.shape[-1])
-        return _for(b, target, energy, worst.expand(b.x.shape[-1]))
-
-    return formula
+    return _operand(b, _rows(b.outer, -1), 0)
 
 
-def _right(target: int) -> Formula:
+def right(b: Backward) -> Weights:
     """The right operand (…, C, columns): gA = gY·xᵀ, so w of a column is its ‖gY‖²."""
+    return _operand(b, _rows(b.outer, -2), 1)
 
-    def formula(b: Backward) -> Weights:
-        energy = _rows(b.outer, -2)
-        worst = energy.sum() * (b.x.numel() / b.x.shape[-1])
-        return _for(b, target, energy, worst.expand(b.x.shape[-1]))
 
-    return formula
+def _operand(b: Backward, energy: Tensor, place: int) -> Weights:
+    """Errors in an operand show in the gradient of the other one."""
+    assert b.op.weight is not None, f"{b.node} is a product: its row says where its weight is"
+    worst = energy.sum() * (b.x.numel() / b.x.shape[-1])
+    return _for(b, b.op.weight - place, energy, worst.expand(b.x.shape[-1]))
 
 
 # -- norms -----------------------------------------------------------------------------------
 
 
-def _batch_norm(b: Backward) -> Weights:
+def batch_norm(b: Backward) -> Weights:
     """gγ = Σ gZ·x̃ and gX = γ·r·(gZ − mean gZ − x̃·gγ/M), x̃ normalised, r = 1/std, M = N·H·W:
 
         E(Δgγ)² = s²·r²·‖gZ‖²,   E‖ΔgX‖² = s²·(γ·r²)²·(gγ² + ‖gZ‖² + 2·gγ²/M)/M,
@@ -139,7 +137,8 @@ def _batch_norm(b: Backward) -> Weights:
     training = bool(b.saved.get("training", True))
     r = b.saved["result2"] if training else None
     if r is None:
-        r = (b.saved["running_var"] + b.saved["eps"]).rsqrt()
+        eps = b.saved["eps"] if "eps" in b.saved else b.saved["epsilon"]  # as cuDNN calls it
+        r = (b.saved["running_var"] + eps).rsqrt()
     r = r.to(maps.dtype)
     own = Weights()
     if b.gives(1):
@@ -169,14 +168,14 @@ def _scale_gradient(b: Backward, r: Tensor) -> Tensor:
     return total * r
 
 
-def _layer_norm(b: Backward) -> Weights:
+def layer_norm(b: Backward) -> Weights:
     """Each row of M elements by itself."""
     gamma, shape = b.saved.get("weight"), tuple(b.saved["normalized_shape"])
     x, gz = (t.reshape(-1, *shape) for t in (b.x, b.outer))
     return _row_norm(b, x, gz, None if gamma is None else gamma.reshape(1, -1), groups=1)
 
 
-def _group_norm(b: Backward) -> Weights:
+def group_norm(b: Backward) -> Weights:
     """Each group of channels of each sample by itself."""
     groups, gamma = int(b.saved["group"]), b.saved.get("weight")
     if gamma is not None:
@@ -211,27 +210,3 @@ def _row_norm(b: Backward, x: Tensor, gz: Tensor, gamma: Tensor | None, groups: 
         worst_parameter=own.sum() * rows if has_scale else None,
         worst_input=worst if b.gives(0) else None,
     )
-
-
-# -- the table -------------------------------------------------------------------------------
-
-_conv: dict[str, Formula] = {"input": _convolution}
-_batch: dict[str, Formula] = {"input": _batch_norm}
-
-FORMULAS: dict[str, dict[str, Formula]] = {
-    "ConvolutionBackward0": _conv,
-    "ConvolutionBackward1": _conv,
-    "AddmmBackward0": {"mat1": _left(2), "mat2": _right(1)},
-    "MmBackward0": {"self": _left(1), "mat2": _right(0)},
-    "BmmBackward0": {"self": _left(1), "mat2": _right(0)},
-    "BaddbmmBackward0": {"batch1": _left(2), "batch2": _right(1)},
-    "LinearBackward0": {"input": _left(1)},
-    "NativeBatchNormBackward0": _batch,
-    "NativeBatchNormLegitBackward0": _batch,
-    "CudnnBatchNormBackward0": _batch,
-    "NativeLayerNormBackward0": {"input": _layer_norm},
-    "NativeGroupNormBackward0": {"input": _group_norm},
-    **curves.FORMULAS,
-    **attention.FORMULAS,
-    **recurrent.FORMULAS,
-}

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from actzip.control.op import Kind
 from actzip.control.reading import Reading
 from actzip.control.routes import Route
 
@@ -24,6 +25,7 @@ class Layers:
     def __init__(self, history: int = 1):
         self.history = history
         self._readings: dict[str, deque[tuple[int, Reading]]] = {}
+        self._kinds: dict[str, Kind] = {}
         self._sites: dict[str, str] = {}
         self._trails: dict[tuple[str, str], deque[tuple[int, Tensor]]] = {}
         self._owners: dict[str, list[weakref.ref[nn.Parameter]]] = {}
@@ -33,8 +35,9 @@ class Layers:
         """The layers that were read."""
         return (layer for layer, rows in self._readings.items() if rows)
 
-    def meet(self, layer: str, parameters: Iterable[nn.Parameter]) -> None:
+    def meet(self, layer: str, kind: Kind, parameters: Iterable[nn.Parameter]) -> None:
         """Forward met an op that stores a tensor; it will give these parameters their gradients."""
+        self._kinds[layer] = kind
         self._readings.setdefault(layer, deque(maxlen=self.history))
         self._owners[layer] = [weakref.ref(p) for p in parameters]
 
@@ -47,6 +50,10 @@ class Layers:
         """Errors at `site` leave a trail in the gradients of `layer`: see control/coherence.py."""
         rows = self._trails.setdefault((site, layer), deque(maxlen=self.history))
         _add(rows, step, weight)
+
+    def kind(self, layer: str) -> Kind:
+        """What sort of op the layer is."""
+        return self._kinds.get(layer, Kind.OTHER)
 
     def site(self, layer: str) -> str:
         """The site whose tensor the layer reads."""
@@ -75,7 +82,8 @@ class Layers:
         trails = {key: list(rows) for key, rows in self._trails.items()}
         routes = {name: astuple(route) for name, route in self.routes.items()}
         told = {"readings": readings, "trails": trails, "routes": routes}
-        return {**told, "sites": dict(self._sites)}
+        kinds = {layer: kind.value for layer, kind in self._kinds.items()}
+        return {**told, "sites": dict(self._sites), "kinds": kinds}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._readings = {
@@ -86,6 +94,7 @@ class Layers:
             key: deque(rows, maxlen=self.history) for key, rows in state["trails"].items()
         }
         self._sites = dict(state["sites"])
+        self._kinds = {layer: Kind(value) for layer, value in state.get("kinds", {}).items()}
         self.routes = {name: Route(*route) for name, route in state["routes"].items()}
 
 

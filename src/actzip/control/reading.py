@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from actzip.control.backward import Backward, Weights, energy_of, wide
+from actzip.control.op import channel_dim
 
 _CHUNK = 1 << 18  #: elements looked at together: backward is where memory is shortest
 
@@ -101,12 +102,6 @@ def mean(readings: list[Reading]) -> Reading | None:
     )
 
 
-def channel_dim(node: str, dims: int) -> int:
-    """Where a stored tensor has its channels: dimension 1 of maps, the last of everything else."""
-    maps = dims > 3 or node.startswith(("Convolution", "NativeBatchNorm", "NativeGroupNorm"))
-    return 1 if maps and dims > 2 else -1
-
-
 class Sums:
     """Σ w over the non-zero elements, by sample and by channel, and over the zeros."""
 
@@ -144,7 +139,7 @@ class Groups:
 def reading(b: Backward, w: Weights, x: Tensor, groups: Groups | None = None) -> Reading:
     """What backward `b` says of the stored tensor x; w has been brought to x's shape."""
     x = x.unsqueeze(0) if x.dim() == 0 else x
-    channel = channel_dim(b.node, x.dim())
+    channel = channel_dim(b.op, x.dim())
     samples, channels = x.shape[0], x.shape[channel]
     own, travels = Sums(samples, channels), Sums(samples, channels)
     peak, power = torch.zeros(channels, dtype=torch.float64), 0.0

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from actzip.control.backward import Backward, Formula, Weights, wide
+from actzip.control.backward import Backward, Weights, wide
 
 _SAMPLE = 1 << 18  #: numbers before the gates that are made again
 _LSTM = 2  #: what the node calls this kind
@@ -69,13 +69,13 @@ def _unrolled(
         return before, torch.stack(placed), h, c
 
 
-def _input(b: Backward) -> Weights:
+def lstm_input(b: Backward) -> Weights:
     if not b.gives(1):
         return Weights()
     return _weights(b, _gate_energy(b), 1)
 
 
-def _output(b: Backward) -> Weights:
+def lstm_output(b: Backward) -> Weights:
     """Each output is read by the step after it; the last one by none."""
     if not b.gives(2):
         return Weights()
@@ -93,8 +93,3 @@ def _weights(b: Backward, energy: Tensor, target: int) -> Weights:
     if b.leaves[target]:
         return Weights(parameter=energy, worst_parameter=worst)
     return Weights(input=energy, worst_input=worst)
-
-
-FORMULAS: dict[str, dict[str, Formula]] = {
-    "MkldnnRnnLayerBackward0": {"input": _input, "result0": _output},
-}

@@ -22,7 +22,7 @@ from torch import Tensor
 from actzip.codecs import Group
 from actzip.codecs.base import Codec
 from actzip.control import allocate
-from actzip.control.error import has_formula
+from actzip.control.op import NORMS, Kind
 from actzip.control.routes import factors
 from actzip.control.spread import Layer, Load, averages, squared_ranges
 from actzip.control.statistics import Statistics
@@ -152,7 +152,7 @@ class _Adaptive(Policy):
         """A curved site of whose errors nothing, or not everything, can be told."""
         if site.role is not Role.NONLINEAR:
             return False
-        return not has_formula(site.node, site.slot) or site.name in self._statistics.missing
+        return site.slot not in site.op.errors or site.name in self._statistics.missing
 
     def _is_split(self, tensor: Tensor) -> bool:
         """Whether samples get bits of their own: where each fills some groups."""
@@ -198,7 +198,9 @@ class _Adaptive(Policy):
             trails[site] = trails.get(site, 0.0) + float(rows[-1][1].sum())
         loads: dict[str, list[Load]] = {name: [] for name in self._statistics.sites}
         for layer, reading in readings.items():
-            trail = trails.get(told.site(layer), 0.0) if "BatchNorm" in layer else 0.0
+            trail = (
+                trails.get(told.site(layer), 0.0) if told.kind(layer) is Kind.BATCH_NORM else 0.0
+            )
             loads[told.site(layer)].append(Load(reading, travel.get(layer, 0.0), trail))
         return {name: each for name, each in loads.items() if each and name in self._layers}
 
@@ -222,21 +224,21 @@ def _is_average(bits: object) -> bool:
 
 
 def _is_norm(site: Site) -> bool:
-    return "BatchNorm" in site.node
+    return site.op.kind is Kind.BATCH_NORM
 
 
 def _is_curved(site: Site) -> bool:
     """Activations and attention; a norm's gradient is linear in x but for terms of order 1/M."""
-    return site.role is Role.NONLINEAR and "Norm" not in site.node
+    return site.role is Role.NONLINEAR and site.op.kind not in NORMS
 
 
 def group_at(site: Site, tensor: Tensor, size: int) -> int:
-    """The size of groups; a LayerNorm's do not reach over its rows.
+    """The size of groups; those of a LayerNorm or RMSNorm do not reach over its rows.
 
     A row of small values (a class token at the start) beside large ones would be lost in their
     step, and its normalised values explode: 1e5 times the gradient's power was measured.
     """
     row = tensor.shape[-1] if tensor.dim() else 1
-    if "LayerNorm" not in site.node or row % 32:
+    if site.op.kind is not Kind.ROW_NORM or row % 32:
         return size
     return max(g for g in range(32, max(size, 32) + 1, 32) if row % g == 0)

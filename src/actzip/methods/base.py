@@ -5,12 +5,13 @@ from __future__ import annotations
 import enum
 import functools
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from actzip.codecs.base import Codec
+from actzip.control.op import UNKNOWN, Op
 from actzip.control.statistics import Statistics
 
 
@@ -46,16 +47,19 @@ class Site:
     occurrence: int  #: 0, 1, … when one module runs the same op several times
     role: Role
     relu: bool = False  #: a ReLU made the tensor: its zeros are a mask that backward needs
-    maker: str = ""  #: the node that made the tensor; "" when it has no history
+    #: what the table says of the op that saves the tensor, and of the one that made it
+    op: Op = field(default=UNKNOWN, compare=False, repr=False)
+    maker: Op = field(default=UNKNOWN, compare=False, repr=False)
 
     @functools.cached_property
     def name(self) -> str:
         count = f"#{self.occurrence}" if self.occurrence else ""
         return f"{self.module}:{self.node}.{self.slot}{count}"
 
-    def made(self, maker: str, relu: bool) -> Site:
+    def made(self, maker: Op, relu: bool) -> Site:
         """The same with what is known once its tensor is looked at."""
-        return site(self.module, self.node, self.slot, self.occurrence, self.role, relu, maker)
+        s = self
+        return site(s.module, s.node, s.slot, s.occurrence, s.role, relu, s.op, maker)
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -66,10 +70,11 @@ def site(
     occurrence: int,
     role: Role,
     relu: bool = False,
-    maker: str = "",
+    op: Op = UNKNOWN,
+    maker: Op = UNKNOWN,
 ) -> Site:
     """A site, the same object in every step: to make one costs more than to look it up."""
-    return Site(module, node, slot, occurrence, role, relu, maker)
+    return Site(module, node, slot, occurrence, role, relu, op, maker)
 
 
 class Policy(ABC):

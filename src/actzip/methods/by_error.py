@@ -19,8 +19,8 @@ from actzip.codecs.base import Codec
 from actzip.control import bounds
 from actzip.control.agree import strictest
 from actzip.control.caution import middle
-from actzip.control.error import has_formula
-from actzip.control.reading import Reading, channel_dim
+from actzip.control.op import Kind, channel_dim
+from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Policy, Site
 
@@ -62,7 +62,7 @@ class ByError(Policy):
     def is_bounded(self, site: Site) -> bool:
         """Whether the site is to have a bound: its op needs an error formula."""
         unread = site.name in self._statistics.missing
-        return not unread and has_formula(site.node, site.slot)
+        return not unread and site.slot in site.op.errors
 
     # -- forward ---------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ class ByError(Policy):
         if not self.is_bounded(site):
             return None
         self.note(site, tensor)
-        dim = channel_dim(site.node, tensor.dim())
+        dim = channel_dim(site.op, tensor.dim())
         errors = self._errors.get(site.name)
         if errors is None:
             errors = np.array([safe(tensor)])
@@ -81,7 +81,7 @@ class ByError(Policy):
     def note(self, site: Site, tensor: Tensor) -> None:
         """Backward will tell of this tensor: remember what it was."""
         if self._watching:
-            self._shapes[site.name] = (tensor.numel(), "BatchNorm" in site.node)
+            self._shapes[site.name] = (tensor.numel(), site.op.kind is Kind.BATCH_NORM)
 
     def reason(self, site: Site) -> str:
         return f"there is no error formula for {site.node}.{site.slot}: kept exactly"

@@ -28,6 +28,7 @@ from actzip.codecs import Bounded, Group, Keep
 from actzip.codecs.base import Codec
 from actzip.codecs.verified import Verified
 from actzip.control.momentum import Momentum
+from actzip.control.op import Kind
 from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Role, Site
@@ -123,7 +124,7 @@ class _Policy(ByError):
         return Group(bits, zero=site.relu and bits > 1, entropy=entropy)
 
     def is_bounded(self, site: Site) -> bool:
-        conv = self._method.scope == "all" or _is_conv(site.node)
+        conv = self._method.scope == "all" or site.op.kind is Kind.CONVOLUTION
         return conv and super().is_bounded(site)
 
     def reason(self, site: Site) -> str:
@@ -165,7 +166,7 @@ class _Policy(ByError):
         self._wait = faster if moved else slower
 
     def reading(self, layer: str) -> Reading | None:
-        if self._method.scope == "conv" and not _is_conv(layer):
+        if self._method.scope == "conv" and not self._is_conv(layer):
             return None
         rows = self._statistics.layers.readings(layer)
         return rows[-1][1] if rows else None
@@ -174,10 +175,13 @@ class _Policy(ByError):
         """σ²·count, E‖ΔgW‖² of noise with the deviation σ in each element."""
         count = max(1.0, float(reading.weight_count))
         sigma = self._method.sigma * self._size(layer, reading)
-        if self._method.model == "paper" and _is_conv(layer):
+        if self._method.model == "paper" and self._is_conv(layer):
             bound = sigma / max(paper_sigma(reading, 1.0), 1e-300)
             return bound**2 * float(reading.parameter.sum()) / 3
         return sigma**2 * count
+
+    def _is_conv(self, layer: str) -> bool:
+        return self._statistics.layers.kind(layer) is Kind.CONVOLUTION
 
     def _size(self, layer: str, reading: Reading) -> float:
         """mean|momentum| of a layer's weight, or what a running mean of gradients has at least."""
@@ -207,16 +211,7 @@ class _Policy(ByError):
         self._wait, self._next = int(state["wait"]), int(state["next"])
 
 
-def exact_sigma(r: Reading, eb: float) -> float:
-    """Deviation of one element of gW for a dithered error within ±eb of every input."""
-    return eb * math.sqrt(float(r.parameter.sum()) / (3 * max(1.0, float(r.weight_count))))
-
-
 def paper_sigma(r: Reading, eb: float) -> float:
-    """The same by the paper's model: a·L̄·√(N·Rₙ)·eb."""
+    """Deviation of one element of gW by the paper's model: a·L̄·√(N·Rₙ)·eb."""
     kept = r.parameter.numel() * (1 - float(r.zeros))
     return _A * float(r.loudness) * math.sqrt(kept) * eb
-
-
-def _is_conv(name: str) -> bool:
-    return "Convolution" in name

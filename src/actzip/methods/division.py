@@ -9,24 +9,10 @@ from torch import Tensor
 
 from actzip.codecs import Dual, Group
 from actzip.codecs.base import Codec
+from actzip.control.op import NORMS, Channels, Kind
 from actzip.methods.base import Role, Site, Stateless
 
 _RELU = ("zero", "mask")
-
-#: Nodes that make or read maps (N, C, …): the channels are the second dimension.
-_MAPS = ("Conv", "BatchNorm", "GroupNorm", "Pool", "PixelShuffle", "Upsample")
-#: Nodes that make or read (N, …, C): the channels come last.
-_LAST = ("LayerNorm", "RmsNorm", "Addmm", "MmBackward", "Linear", "Embedding")
-#: Linear layers.
-_DENSE = ("Addmm", "MmBackward", "Linear")
-#: Nodes that read (N, heads, T, C).
-_HEADS = ("Attention",)
-#: Nodes that normalise each row of channels by itself.
-_ROWS = ("LayerNorm", "RmsNorm")
-#: Smooth activations, saved by their input.
-_CURVES = ("Gelu", "Silu", "Mish", "Hardswish", "Softplus", "Elu", "Celu")
-#: Nodes of whose operands no dimension is known to be a place or a time.
-_UNKNOWN = ("Bmm", "Matmul", "Softmax", "Rnn", "Lstm", "Gru", "ConvTbc")
 
 
 @dataclass(frozen=True)
@@ -93,26 +79,25 @@ class Division(Stateless):
         bits = self._bits(site)
         zero = site.relu and self.relu == "zero"
         axes = places(site, tensor)
-        if _is(site.node, _ROWS) and tensor.dim() - 1 not in axes:
+        if site.op.kind is Kind.ROW_NORM and tensor.dim() - 1 not in axes:
             size = _within(tensor.shape[-1], self.group_size)
             return Group(bits, size, self.rounding, zero)
         if not self._is_map([tensor.shape[axis] for axis in axes]):
-            bits = max(bits, self.dense) if _is(site.node, _DENSE) else bits
+            bits = max(bits, self.dense) if site.op.kind is Kind.DENSE else bits
             return Group(bits, self.group_size, self.rounding, zero)
         block = self.block if len(axes) > 1 else self.sequence_block
         usual = axes == tuple(range(2, tensor.dim()))
         return Dual(block, bits, self.align, self.rounding, zero, None if usual else axes)
 
     def _bits(self, site: Site) -> int:
-        if _is(site.node, _HEADS):
+        kind = site.op.kind
+        if kind is Kind.ATTENTION:
             return self.nonlinear
         if site.role is Role.LINEAR:
             return self.bits
-        if _is(site.node, _ROWS):
-            return self.rows
-        if "Norm" in site.node:
-            return self.norm
-        return self.activation if _is(site.node, _CURVES) else self.nonlinear
+        if kind in NORMS:
+            return self.rows if kind is Kind.ROW_NORM else self.norm
+        return self.activation if kind is Kind.ACTIVATION else self.nonlinear
 
     def _is_map(self, sizes: list[int]) -> bool:
         if self.align == "original":
@@ -129,14 +114,14 @@ def places(site: Site, tensor: Tensor) -> tuple[int, ...]:
     """
     if not 3 <= tensor.dim() <= 5:
         return ()
-    for name in (site.maker, site.node):
-        if _is(name, _UNKNOWN):
+    for op in (site.maker, site.op):
+        if op.channels is Channels.NOWHERE:
             return ()
-        if _is(name, _HEADS):
+        if op.channels is Channels.HEADS:
             return (tensor.dim() - 2,)
-        if _is(name, _MAPS):
+        if op.channels is Channels.SECOND:
             return tuple(range(2, tensor.dim()))
-        if _is(name, _LAST):
+        if op.channels is Channels.LAST:
             return tuple(range(1, tensor.dim() - 1))
     # neither says: three dimensions are tokens (N, T, C), more are maps (N, C, …)
     return (1,) if tensor.dim() == 3 else tuple(range(2, tensor.dim()))
@@ -146,7 +131,3 @@ def _within(row: int, most: int) -> int:
     """The largest group of at most `most` that rows are a multiple of; `most` if it is tiny."""
     size = max(g for g in range(1, max(1, min(row, most)) + 1) if row % g == 0)
     return size if size >= min(32, row) else most
-
-
-def _is(name: str, kinds: tuple[str, ...]) -> bool:
-    return any(kind in name for kind in kinds)

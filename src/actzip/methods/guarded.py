@@ -58,7 +58,7 @@ class _Policy(Policy):
         self._looking = False
         self._step = 0
         self._said: list[str] = []
-        self.history, self.slice_bytes = inner.history, inner.slice_bytes
+        self.history, self.slice_bytes, self.swap = inner.history, inner.slice_bytes, inner.swap
 
     def codec(self, site: Site, tensor: Tensor) -> Codec | None:
         picked = self._inner.codec(site, tensor)

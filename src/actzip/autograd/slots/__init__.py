@@ -1,6 +1,8 @@
-"""The table (autograd node, slot) -> Rule: what each saved tensor is for. A table, nothing else.
+"""The table of ops: what each autograd node is, and what each of its slots is for.
 
-Adding an op is one row in one of the files of rows and one case in tests/autograd/slot_cases_*.py.
+A row has the op's traits (its kind, where channels are, how errors show: control/op.py) and a rule
+for each slot. Nothing else in the package knows a node by its name. Adding an op is one row in one
+of the files of rows and one case in tests/autograd/slot_cases_*.py.
 What the table does not know is never guessed at: it is kept exactly, counted, and named in
 `stats()`. Two principles decide the roles beyond what the op's formula says:
 
@@ -11,21 +13,21 @@ What the table does not know is never guessed at: it is kept exactly, counted, a
   them leads to a parameter is found out by following the graph.
 """
 
-from actzip.autograd.slots.lookup import known, register, rows, rule, slots_of
+from actzip.autograd.slots.lookup import op, register, rule, slots_of
 from actzip.autograd.slots.noise import noise
 from actzip.autograd.slots.rule import Mask, Node, Rule
-from actzip.autograd.slots.views import COPIES, VIEWS
+from actzip.autograd.slots.views import COPIES, RESHAPES, VIEWS
 
 __all__ = [
     "COPIES",
+    "RESHAPES",
     "VIEWS",
     "Mask",
     "Node",
     "Rule",
-    "known",
     "noise",
+    "op",
     "register",
-    "rows",
     "rule",
     "slots_of",
 ]

@@ -7,6 +7,7 @@ for the elements to come back exactly, whatever the integer type.
 from __future__ import annotations
 
 from actzip.autograd.slots.rule import Node, Row, Rule, row
+from actzip.control.op import Kind, Op
 from actzip.methods.base import Role
 
 _GEOMETRY, _MASK, _INDEX, _EXACT = Role.GEOMETRY, Role.MASK, Role.INDEX, Role.EXACT
@@ -17,14 +18,15 @@ def _reduced(node: Node) -> Role:
     return _GEOMETRY if node._saved_reduce in ("sum", "mean") else _EXACT
 
 
+_PICK = Op(Kind.INDEXING)
 _how = Rule(_EXACT, refine=_reduced)
-_index = row(index=_INDEX)
-_indices = row(indices=_INDEX)
-_source = row(index=_INDEX, source=_GEOMETRY)
-_taken = row(index=_INDEX, self=_GEOMETRY)
+_index = row(_PICK, index=_INDEX)
+_indices = row(_PICK, indices=_INDEX)
+_source = row(_PICK, index=_INDEX, source=_GEOMETRY)
+_taken = row(_PICK, index=_INDEX, self=_GEOMETRY)
 
 ROWS: dict[str, Row] = {
-    "FftR2CBackward0": row(self=_GEOMETRY),
+    "FftR2CBackward0": row(Op(), self=_GEOMETRY),
     "GatherBackward0": _taken,
     "IndexAddBackward0": _source,
     "IndexBackward0": _indices,
@@ -33,19 +35,21 @@ ROWS: dict[str, Row] = {
     "IndexFillBackward1": _index,
     "IndexPutBackward0": _indices,
     "IndexPutImplBackward0": _indices,
-    "IndexReduceBackward0": row(index=_INDEX, self=_EXACT, source=_EXACT, result=_EXACT),
+    "IndexReduceBackward0": row(_PICK, index=_INDEX, self=_EXACT, source=_EXACT, result=_EXACT),
     "IndexSelectBackward0": _index,
-    "MaskedScatterBackward0": row(mask=_MASK),
-    "MaskedSelectBackward0": row(mask=_MASK, self=_GEOMETRY),
+    "MaskedScatterBackward0": row(_PICK, mask=_MASK),
+    "MaskedSelectBackward0": row(_PICK, mask=_MASK, self=_GEOMETRY),
     "PutBackward0": _source,
     "ScatterAddBackward0": _index,
     "ScatterBackward0": _index,
     "ScatterBackward1": _index,
-    "ScatterReduceBackward0": row(index=_INDEX, self=_how, src=_how, result=_how),
-    "SegmentReduceBackward0": row(data=_EXACT, lengths=_INDEX, offsets=_INDEX, result=_EXACT),
+    "ScatterReduceBackward0": row(_PICK, index=_INDEX, self=_how, src=_how, result=_how),
+    "SegmentReduceBackward0": row(
+        _PICK, data=_EXACT, lengths=_INDEX, offsets=_INDEX, result=_EXACT
+    ),
     "TakeBackward0": _taken,
     "UnsafeIndexBackward0": _indices,
     "UnsafeIndexPutBackward0": _indices,
-    "UnsafeMaskedIndexBackward0": row(mask=_MASK, indices=_INDEX),
-    "UnsafeMaskedIndexPutAccumulateBackward0": row(mask=_MASK, indices=_INDEX),
+    "UnsafeMaskedIndexBackward0": row(_PICK, mask=_MASK, indices=_INDEX),
+    "UnsafeMaskedIndexPutAccumulateBackward0": row(_PICK, mask=_MASK, indices=_INDEX),
 }

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from actzip.autograd.slots import attention, indexing, layers, losses, pointwise, reductions
+from actzip.autograd.slots import (
+    activations,
+    attention,
+    double_backward,
+    indexing,
+    layers,
+    losses,
+    norms,
+    pointwise,
+    products,
+    reductions,
+    views,
+)
 from actzip.autograd.slots.rule import Node, Row, Rule
+from actzip.control.op import UNKNOWN, Op
 from actzip.methods.base import Role
 
-_TABLE: dict[str, Row] = {
+#: The table of ops: {node: what it is, and what its slots are for}.
+TABLE: dict[str, Row] = {
+    **products.ROWS,
+    **norms.ROWS,
     **layers.ROWS,
     **attention.ROWS,
+    **activations.ROWS,
     **pointwise.ROWS,
     **reductions.ROWS,
     **indexing.ROWS,
     **losses.ROWS,
+    **double_backward.ROWS,
+    **views.ROWS,
 }
-_ADDED: dict[str, Row] = {}  # by `register`; read first
+_ADDED: dict[str, dict[str, Rule]] = {}  # by `register`; read first
+_OPS = {node: row.op for node, row in TABLE.items()}
 _SLOTS: dict[type, tuple[str, ...]] = {}
 
 _PREFIX, _SAVED = "_raw_saved_", "saved_"
@@ -26,26 +46,17 @@ def rule(node_name: str, slot: str) -> Rule | None:
     An element of a list slot may be asked for as `indices[2]`: its own row, or the list's.
     """
     slot = slot.removeprefix(_SAVED)
-    for rows in (_ADDED, _TABLE):
-        found = rows.get(node_name, {}).get(slot)
-        if found is not None:
-            return found
-    if slot.endswith("]"):
+    found = _ADDED.get(node_name, {}).get(slot)
+    if found is None and node_name in TABLE:
+        found = TABLE[node_name].slots.get(slot)
+    if found is None and slot.endswith("]"):
         return rule(node_name, slot[: slot.rindex("[")])
-    return None
+    return found
 
 
-def known(node_name: str) -> bool:
-    """Whether the table has a row for the node. One that saves no tensor needs none."""
-    return node_name in _TABLE or node_name in _ADDED
-
-
-def rows() -> dict[str, Row]:
-    """The whole table with what was registered: {node: {slot: Rule}}."""
-    merged = {node: dict(row) for node, row in _TABLE.items()}
-    for node, row in _ADDED.items():
-        merged.setdefault(node, {}).update(row)
-    return merged
+def op(node_name: str) -> Op:
+    """The traits of an op by the name of its node; those of `UNKNOWN` when it has no row."""
+    return _OPS.get(node_name, UNKNOWN)
 
 
 def register(node: str, slot: str, role: Role | str) -> None:

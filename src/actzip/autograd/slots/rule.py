@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
 
+from actzip.control.backward import Formula
+from actzip.control.op import Op
 from actzip.methods.base import Role
 
 Node = Any  # torch.autograd.graph.Node; its saved attributes are made at run time
@@ -45,17 +47,25 @@ class Rule:
     role: Role
     mask: Mask | None = None  #: with Role.MASK on a floating tensor: how to make the bits
     refine: Callable[[Node], Role] | None = None  #: the role under the options of this node
+    error: Formula | None = None  #: how an error in the slot shows in the op's gradients
 
     def at(self, node: Node) -> Rule:
         return self if self.refine is None else Rule(self.refine(node), self.mask)
 
 
-Row = dict[str, Rule]
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: what the op is, and what each of its slots is for."""
+
+    op: Op
+    slots: Mapping[str, Rule]
 
 
-def row(**slots: Role | Mask | Rule) -> Row:
-    """`row(input=LINEAR, weight=WEIGHT)`: a row of the table; a Mask stands for its Rule."""
-    return {slot: _rule(entry) for slot, entry in slots.items()}
+def row(op: Op, /, **slots: Role | Mask | Rule) -> Row:
+    """`row(Op(Kind.DENSE), input=LINEAR, weight=WEIGHT)`; a Mask stands for its Rule."""
+    rules = {slot: _rule(entry) for slot, entry in slots.items()}
+    errors = {slot: rule.error for slot, rule in rules.items() if rule.error is not None}
+    return Row(replace(op, errors=errors), rules)
 
 
 def _rule(entry: Role | Mask | Rule) -> Rule:

@@ -1,10 +1,12 @@
-"""Nodes that only rename elements: what lies behind them is the same data."""
+"""Rows of nodes that store nothing and pass elements on: views, copies, sums."""
 
 from __future__ import annotations
 
-#: The output is a view of the input: one storage.
-VIEWS = frozenset(
-    f"{name}Backward{number}"
+from actzip.autograd.slots.rule import Row, row
+from actzip.control.op import Kind, Op
+
+_VIEWS: dict[str, Row] = {
+    f"{name}Backward{number}": row(Op(Kind.VIEW))
     for name, numbers in {
         "Alias": (0,),
         "AsStrided": (0, 1),
@@ -29,7 +31,15 @@ VIEWS = frozenset(
         "View": (0,),
     }.items()
     for number in numbers
-)
+}
+_COPIES = {name: row(Op(Kind.COPY)) for name in ("CloneBackward0", "ToCopyBackward0")}
+_SUMS = {name: row(Op(Kind.SUM)) for name in ("AddBackward0",)}
 
+ROWS: dict[str, Row] = {**_VIEWS, **_COPIES, **_SUMS}
+
+#: The output is a view of the input: one storage.
+VIEWS = frozenset(_VIEWS)
 #: The output has the input's values in new memory, perhaps in another dtype.
-COPIES = frozenset({"CloneBackward0", "ToCopyBackward0"})
+COPIES = frozenset(_COPIES)
+#: A reshape that may have copied: a view of a clone that nobody else has.
+RESHAPES = frozenset({"UnsafeViewBackward0"})

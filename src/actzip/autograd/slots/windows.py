@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from actzip.autograd.slots.lookup import op
 from actzip.autograd.slots.rule import Node
 from actzip.codecs.base import Codec
 from actzip.codecs.index import Index
 from actzip.codecs.window import Window
-
-_DIMENSIONS = {"MaxPool2DWithIndicesBackward0": 2, "MaxPool3DWithIndicesBackward0": 3}
 
 
 def integers(node: Node) -> Codec:
@@ -23,8 +22,8 @@ def integers(node: Node) -> Codec:
 
 def window_of(node: Node, map_size: tuple[int, ...]) -> Window | None:
     """The codec of a max-pool's indices into maps of this size; None for any other node."""
-    count = _DIMENSIONS.get(type(node).__name__)
-    if count is None:
+    count = op(type(node).__name__).window
+    if not count:
         return None
 
     def each(name: str) -> tuple[int, ...]:

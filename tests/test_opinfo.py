@@ -1,0 +1,143 @@
+"""Every op and module that PyTorch tests its own autograd with, under every method."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import actzip
+from actzip.autograd.slots.lookup import TABLE
+from actzip.codecs import Group
+from opinfo import (
+    MODULES,
+    OPS,
+    Run,
+    assert_finite,
+    assert_same,
+    distance,
+    is_in,
+    of_sample,
+    plain_run,
+    samples,
+    tensors,
+)
+
+# what PyTorch says about its own deprecated and experimental ops; and that a sample of a handful
+# of elements had nothing to compress
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+#: fp32 samples of each op that lossless is tried on; in other dtypes and for lossy methods fewer.
+MOST, FEW = 6, 1
+
+#: ‖Δg‖ in parts of ‖g‖, of 8 bits or a thousandth of the peak; a Transformer's is 0.07.
+CLOSE = 0.1
+#: Its samples have scores in the thousands: the softmax is a maximum, and rounding moves it.
+STEEP = {"nn_functional_multi_head_attention_forward"}
+
+#: Their samples bring random numbers in double precision, and the input must be so, too.
+DOUBLE = {"nn.FractionalMaxPool2d", "nn.FractionalMaxPool3d"}
+
+#: Each lossy method as it is, and as precise as it can be.
+LOSSY: dict[str, tuple[Any, Any]] = {
+    "actnn": (actzip.ActNN(), actzip.ActNN(bits=8)),
+    "division": (
+        actzip.Division(),
+        actzip.Division(bits=8, dense=8, norm=8, rows=8, activation=8, nonlinear=8),
+    ),
+    "comet": (actzip.Comet(), actzip.Comet(scope="all", rest_bits=8)),
+    "acgc": (actzip.ACGC(), actzip.ACGC(e2=1e-6)),
+    "fixed": (actzip.Fixed(), actzip.Fixed(Group(8), Group(8))),
+}
+
+#: Nodes without a row, and the op that makes each of them.
+UNKNOWN = dict(
+    line.split()
+    for line in Path(__file__).with_name("opinfo_unknown.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+)
+
+ops = pytest.mark.parametrize("name", OPS)
+modules = pytest.mark.parametrize("name", MODULES)
+
+
+@ops
+def test_lossless_gives_an_ops_gradients_bit_for_bit(name: str) -> None:
+    tried = 0
+    for sample in samples(name, torch.float32, MOST):
+        plain = plain_run(name, sample)
+        if plain is not None:
+            assert plain.unknown() <= UNKNOWN.keys(), "a row for it, or a line in opinfo_unknown"
+            assert_same(plain, of_sample(name, sample, "lossless"))
+            tried += 1
+    assert tried > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=["fp64", "bf16"])
+@ops
+def test_lossless_in_other_dtypes(name: str, dtype: torch.dtype) -> None:
+    if not is_in(name, dtype):
+        return
+    for sample in samples(name, dtype, FEW):
+        plain = plain_run(name, sample)
+        if plain is not None:
+            assert_same(plain, of_sample(name, sample, "lossless"))
+
+
+@ops
+def test_lossy_methods_give_finite_gradients_that_are_close_at_high_precision(name: str) -> None:
+    for sample in samples(name, torch.float32, FEW):
+        plain = plain_run(name, sample)
+        if plain is None:
+            continue
+        for method, (usual, precise) in LOSSY.items():
+            assert_finite(plain, of_sample(name, sample, usual))
+            ours = of_sample(name, sample, precise)
+            if assert_finite(plain, ours) and name not in STEEP:
+                assert distance(plain, ours) < CLOSE, method
+
+
+@pytest.mark.parametrize(("node", "name"), UNKNOWN.items())
+def test_a_node_on_the_list_is_unknown_and_still_made(node: str, name: str) -> None:
+    assert node not in TABLE
+    plains = (plain_run(name, sample) for sample in samples(name, torch.float32, MOST))
+    assert any(plain is not None and node in plain.unknown() for plain in plains)
+
+
+# -- modules ---------------------------------------------------------------------------------
+
+
+def of_module(name: str, given: Any, method: Any = None) -> Run:
+    """One forward and backward of a new module in training mode."""
+    torch.manual_seed(0)
+    made = given.constructor_input
+    module = MODULES[name].module_cls(*made.args, **made.kwargs).train()
+    inputs = given.forward_input
+    everything = [*tensors((inputs.args, inputs.kwargs)), *module.parameters()]
+    return Run(lambda: module(*inputs.args, **inputs.kwargs), everything, method)
+
+
+@modules
+def test_every_module_trains_the_same_under_lossless_and_closely_under_the_others(
+    name: str,
+) -> None:
+    info = MODULES[name]
+    tried, dtype = 0, torch.float64 if name in DOUBLE else torch.float32
+    torch.manual_seed(0)
+    for given in info.module_inputs_func(
+        info, device="cpu", dtype=dtype, requires_grad=True, training=True
+    ):
+        if tried == FEW or given.forward_input is None:
+            break
+        plain = of_module(name, given)
+        assert plain.unknown() <= UNKNOWN.keys()
+        assert_same(plain, of_module(name, given, "lossless"))
+        for method, (usual, precise) in LOSSY.items():
+            assert_finite(plain, of_module(name, given, usual))
+            ours = of_module(name, given, precise)
+            if assert_finite(plain, ours):
+                assert distance(plain, ours) < CLOSE, method
+        tried += 1
+    assert tried > 0
