@@ -142,6 +142,18 @@ class Derivation(Source):
     found: dict[Operand, Part | Tensor]  #: stored, or copied because it is small
 
     @property
+    def nbytes(self) -> int:
+        """Of the small operands that were copied for it."""
+        return sum(
+            inner.nbytes
+            if isinstance(t, Part) and isinstance(inner := t.stored.value, Derivation)
+            else t.numel() * t.element_size()
+            if isinstance(t, Tensor)
+            else 0
+            for t in self.found.values()
+        )
+
+    @property
     def sites(self) -> list[str]:
         """The sites whose stored tensors it reads."""
         sites: dict[str, None] = {}

@@ -195,7 +195,7 @@ class Registry:
         if found is None:
             return None
         row.derived_from = ", ".join(found.sites)
-        row.recipe = found.recipe.name
+        row.recipe, row.stored_bytes = found.recipe.name, row.stored_bytes + found.nbytes
         stored = self._stored.get(key)
         if stored is None:
             stored = self._add(key, self._new(Role.EXACT, found))

@@ -47,6 +47,9 @@ def nothing(stats: Stats, min_bytes: int, *, blind: bool) -> str | None:
 
 
 def _one(row: Row) -> str:
+    if row.derived_from:
+        held = f" (stored instead: {size(row.stored_bytes)})" if row.codec else ""
+        return f"{row.name}: derived by {row.recipe} from {row.derived_from}{held}."
     if row.codec:
         code = codes.short(row.codec)
         return f"{row.name}: stored with {code} as {row.role.value}, {size(row.stored_bytes)}."

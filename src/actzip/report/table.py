@@ -72,7 +72,7 @@ def _path(module: str, common: str, depth: int | None) -> str:
 
 def _kind(row: Row) -> tuple[str, ...]:
     """Equal for the same tensor of equal layers."""
-    shared = unnumbered(row.shared_with)
+    shared = unnumbered(row.shared_with or row.derived_from)
     return row.node, row.slot, row.role.value, codes.kind(row.codec), shared, str(row.raw_bytes)
 
 
@@ -90,6 +90,8 @@ def _module(module: str, rows: list[Row], common: str) -> list[str]:
 
 
 def _fate(row: Row) -> Hashable:
+    if row.derived_from:
+        return "derived", row.recipe, unnumbered(row.derived_from), row.codec
     if row.codec:
         return codes.kind(row.codec)
     return unnumbered(row.shared_with) if row.shared_with else None
@@ -97,6 +99,12 @@ def _fate(row: Row) -> Hashable:
 
 def _how(rows: list[Row], common: str) -> str:
     row = rows[0]
+    if row.derived_from:
+        others = {name for each in rows for name in each.derived_from.split(", ")}
+        sources = ", ".join(_source(row, name, common, len(rows)) for name in sorted(others)[:2])
+        more = f" and {len(others) - 2} more" if len(others) > 2 and len(rows) == 1 else ""
+        held = f", {size(_stored(rows))}" if row.codec else ""
+        return f"{row.role.value}, derived from {sources}{more} by {row.recipe}{held}"
     if row.codec:
         code = codes.together(each.codec for each in rows)
         return f"{row.role.value}, {code}, {size(_stored(rows))}"
@@ -106,6 +114,13 @@ def _how(rows: list[Row], common: str) -> str:
         name = name if len(names) == 1 else unnumbered(name)
         return f"{row.role.value}, shared with {name}"
     return f"{row.role.value}, left alone, {size(_stored(rows))}"
+
+
+def _source(row: Row, name: str, common: str, count: int) -> str:
+    if name == row.name:
+        return "what it was cast from"
+    name = _path(name, common, None).replace("Backward0", "")
+    return name if count == 1 else unnumbered(name)
 
 
 def _sized(name: str, raw: int, stored: int) -> str:
