@@ -17,7 +17,7 @@ from actzip.commands.table import LEGEND
 from actzip.commands.write import write_report
 from actzip.tasks import engine
 from actzip.tasks.config import make
-from actzip.tasks.journal import Journal, replace_text
+from actzip.tasks.journal import Journal, check_place, replace_text
 from actzip.tasks.plan import Run, plan
 from actzip.tasks.result import Result
 from actzip.tasks.summary import Row, as_csv
@@ -71,7 +71,8 @@ def compare(
         runs = _runs(context.params)
         known = {run.name: run.found() for run in runs}
         first = runs[0].config
-        engine.Loop(first, engine.load(first), Journal(None))  # what cannot work says so now
+        check_place(runs[0].folder)
+        engine.Loop(first, engine.load(first), Journal(None)).check()  # says what cannot work
     folder, console = runs[0].folder.parent, Console()
     stopped = False
     with Board(console, runs) as board:

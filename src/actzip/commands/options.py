@@ -13,7 +13,10 @@ import typer
 
 from actzip.tasks.catalogue import TASKS
 from actzip.tasks.config import OPTIMIZERS, PRECISIONS, SCHEDULES, Config
+from actzip.tasks.fit import StepError, is_out_of_memory
+from actzip.tasks.journal import check_place
 from actzip.tasks.spelling import pairs, parse
+from actzip.tasks.task import first_line
 
 RUNS = Path("runs")  #: where results go when no folder is named
 
@@ -94,6 +97,15 @@ def free(folder: Path) -> Path:
     return found
 
 
+def check_file(path: Path | None) -> None:
+    """Raise ValueError when a file to write at the end cannot be written."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ValueError(f"--out {path} is a folder; name a file in it")
+    check_place(path.parent)
+
+
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
     """What cannot be done ends with a message, not with a traceback."""
@@ -101,6 +113,21 @@ def refusals() -> Iterator[None]:
         yield
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    except (OSError, RuntimeError, MemoryError) as error:
+        typer.echo(sentence(error), err=True)
+        raise typer.Exit(1) from error
     except ImportError as error:  # a package that only some data need
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from error
+
+
+def sentence(error: Exception) -> str:
+    """A failure of the machine or of a try as a line; what else there is, is raised again."""
+    if isinstance(error, StepError):
+        return str(error)
+    if isinstance(error, OSError):
+        at = f"{error.filename}: " if error.filename else ""
+        return f"{at}{error.strerror or first_line(error)}"
+    if isinstance(error, MemoryError) or is_out_of_memory(str(error)):
+        return f"out of memory ({first_line(error)}); choose a smaller --batch, --side or --size"
+    raise error

@@ -15,7 +15,7 @@ from rich.table import Table
 from actzip.commands import options
 from actzip.commands.options import option
 from actzip.memory.measure import size as shown
-from actzip.methods import METHODS
+from actzip.methods import METHODS, resolve
 from actzip.report import html
 from actzip.report.modules import Share
 from actzip.tasks.config import make
@@ -24,6 +24,7 @@ from actzip.tasks.profile import Profile, compressed, plain
 from actzip.tasks.spelling import label
 from actzip.tasks.subject import Subject, builtin, imported
 
+PLAIN = "plain"
 _MOST = 20  #: modules of the table; the page has them all
 
 
@@ -50,10 +51,8 @@ def profile(
     One forward and backward pass with each, no training. Without a function: a built-in model.
     """
     with options.refusals():
-        chosen = options.methods(context.params["methods"])
-        for name, _ in chosen:
-            if name not in METHODS:
-                raise ValueError(f"profile shows {', '.join(METHODS)}, got {name!r}")
+        options.check_file(out)
+        chosen = _chosen(context.params["methods"])
         subject = _subject(function, context.params)
         found = [plain(subject)]
         found += [compressed(subject, label(*each), *each) for each in chosen]
@@ -67,10 +66,24 @@ def profile(
         console.print(f"report: {out}", markup=False, soft_wrap=True)
 
 
+def _chosen(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """The methods to show beside plain, which is always shown first."""
+    chosen = options.methods(text)
+    for name, own in chosen:
+        if name not in (PLAIN, *METHODS):
+            raise ValueError(
+                f"profile shows {', '.join((PLAIN, *METHODS))}, got {name!r}; "
+                "`actzip compare` also has checkpoint and bf16"
+            )
+        resolve("lossless" if name == PLAIN else name, own)  # says what is wrong with options
+    return [each for each in chosen if each[0] != PLAIN]
+
+
 def _subject(function: str | None, params: dict[str, Any]) -> Subject:
     given = options.given(params)
     threads = given.pop("threads", None)
     if threads is not None:
+        make(threads=threads)  # says what is wrong with it
         torch.set_num_threads(threads)
     if function is None:
         return builtin(make(**given))

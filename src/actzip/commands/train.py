@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +13,14 @@ import typer
 from rich.console import Console
 
 from actzip.commands import options
+from actzip.commands.board import short
 from actzip.commands.progress import Bar
 from actzip.commands.table import LEGEND, table
 from actzip.commands.write import write_report
 from actzip.memory.measure import call_fresh
 from actzip.methods import METHODS
 from actzip.tasks import engine, journal
-from actzip.tasks.config import BASELINES, Config, make
+from actzip.tasks.config import BASELINES, Config, make, read_config
 from actzip.tasks.plan import folder_name
 from actzip.tasks.result import Result
 from actzip.tasks.spelling import label, pairs, parse
@@ -26,7 +28,7 @@ from actzip.tasks.summary import rows
 
 #: what is set side by side when no method is named
 DEFAULT = ("plain", "lossless", "fixed")
-RESULTS = "results.json"
+RESULTS, ERROR = "results.json", "error.txt"
 
 
 def train(
@@ -75,6 +77,7 @@ def train(
     with options.refusals():
         jobs = _jobs(context.params)
         loop = jobs[0].loop()  # also when it runs elsewhere: what cannot work says so now
+        loop.check()
     console = Console()
     if len(jobs) == 1:
         results = [_here(loop, jobs[0], console)]
@@ -106,14 +109,30 @@ class Job:
 
     def stopped(self) -> typer.Exit:
         """Tell how to go on; what to raise then."""
+        typer.echo(f"stopped; {self._hint}")
+        return typer.Exit(130)
+
+    def failed(self, why: str, trace: str = "") -> typer.Exit:
+        """Tell why it failed and how to go on; a traceback goes into the folder."""
+        typer.echo(f"the {self.label} run failed: {why}; {self._hint}", err=True)
+        if trace:
+            with contextlib.suppress(OSError):
+                journal.replace_text(self.out / ERROR, trace)
+                typer.echo(f"where it failed: {self.out / ERROR}", err=True)
+        return typer.Exit(1)
+
+    @property
+    def _hint(self) -> str:
         place = self.checkpoint or self.out
         saved = (place / journal.CHECKPOINT if place == self.out else place).exists()
-        hint = f"go on with: actzip train --resume {place}" if saved else "nothing was saved yet"
-        typer.echo(f"stopped; {hint}")
-        return typer.Exit(130)
+        return f"go on with: actzip train --resume {place}" if saved else "nothing was saved yet"
 
     def loop(self) -> engine.Loop:
         """The run, ready to go on."""
+        if self.checkpoint is not None and self.checkpoint.is_dir():
+            raise ValueError(f"--checkpoint {self.checkpoint} is a folder; name a file in it")
+        for place in filter(None, (self.out, self.checkpoint and self.checkpoint.parent)):
+            journal.check_place(place)
         files = journal.Journal(self.out, self.checkpoint)
         made = engine.Loop(self.config, engine.load(self.config), files)
         if self.resume is not None:
@@ -132,7 +151,9 @@ def _jobs(params: dict[str, Any]) -> list[Job]:
     if out is None:
         what = first.method if len(configs) == 1 else "methods"
         out = options.free(options.RUNS / f"{first.task}-{first.model}-{what}")
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+    elif out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is no folder; name another place")
+    elif out.exists() and any(each.suffix != journal.NEW for each in out.iterdir()):
         raise ValueError(f"--out {out} is there already; --resume it, or name another folder")
     if len(configs) == 1:
         return [Job(first, out, checkpoint)]
@@ -154,7 +175,7 @@ def _methods(params: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 def _resumed(given: dict[str, Any], params: dict[str, Any]) -> Job:
     """The run of a checkpoint; an option that differs from its own is refused."""
     resume: Path = params["resume"]
-    config = Config(**journal.read_checkpoint(resume)["config"])
+    config = read_config(journal.read_checkpoint(resume))
     if params["method"]:
         (given["method"], given["options"]), *others = _methods(params)
         if others:
@@ -177,6 +198,9 @@ def _here(loop: engine.Loop, job: Job, console: Console) -> Result:
         except KeyboardInterrupt:
             bar.stop()
             raise job.stopped() from None
+        except (OSError, RuntimeError, MemoryError) as error:
+            bar.stop()
+            raise job.failed(options.sentence(error)) from error
         bar.done(result)
     return result
 
@@ -191,8 +215,7 @@ def _elsewhere(job: Job, console: Console) -> Result:
             raise job.stopped() from None
         except RuntimeError as error:
             bar.stop()
-            typer.echo(f"the {job.label} run failed: {error}", err=True)
-            raise typer.Exit(1) from error
+            raise job.failed(short(str(error)), str(error)) from error
         bar.done(result)
     return result
 

@@ -15,12 +15,12 @@ from torch import Tensor
 from actzip.memory.measure import reset_resident_peak, resident
 from actzip.tasks import data as sources
 from actzip.tasks import sites
-from actzip.tasks.config import Config
+from actzip.tasks.config import Config, read_config
 from actzip.tasks.cost import cost
 from actzip.tasks.interrupt import Interrupt
 from actzip.tasks.journal import Journal, read_checkpoint
 from actzip.tasks.result import History, Progress, Result
-from actzip.tasks.task import Batch
+from actzip.tasks.task import Batch, first_line
 from actzip.tasks.trainer import Part, Trainer, laid_out
 
 _WARMUP = 2  #: steps that are not timed: oneDNN builds its kernels in them
@@ -82,8 +82,23 @@ class Loop:
         options = self.config.options if method == self.config.method else {}
         return Trainer(replace(self.config, method=method, options=options), self.data, self.steps)
 
+    def check(self) -> None:
+        """One forward pass, so that sizes which do not go together are told before any training."""
+        config, model = self.config, self.trainer.model
+        part = self._part(torch.arange(min(2, config.batch)))
+        try:
+            with torch.no_grad(), self.trainer.precision():
+                config.kind.loss(model.eval(), part.inputs, part.targets)
+        except (RuntimeError, IndexError) as error:
+            raise ValueError(
+                f"{config.kind.described(config.model, config.sizes)} does not run on "
+                f"{self.data.name}, inputs {tuple(part.inputs.shape[1:])}: {first_line(error)}"
+            ) from error
+        finally:
+            model.train()
+
     def run(self) -> Result:
-        self.journal.start(len(self.history.losses))
+        self.journal.start(len(self.history.losses), self.state_dict)
         low = reset_resident_peak()
         began = time.perf_counter() - self.history.seconds
         try:
@@ -208,10 +223,16 @@ class Loop:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        saved = Config(**state["config"])
+        saved = read_config(state)
         if saved != self.config:
             raise ValueError(f"the checkpoint is of {saved}, this run is {self.config}")
-        self.trainer.load_state_dict(state["trainer"])
-        self.history = History(**state["history"])
-        self.shuffling.set_state(state["shuffling"])
-        self.augmenting.set_state(state["augmenting"])
+        try:
+            self.trainer.load_state_dict(state["trainer"])
+            self.history = History(**state["history"])
+            self.shuffling.set_state(state["shuffling"])
+            self.augmenting.set_state(state["augmenting"])
+        except (RuntimeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"the checkpoint does not fit the run that it names: {first_line(error)}; was it "
+                "written by another actzip, or has the data changed?"
+            ) from error
