@@ -58,6 +58,10 @@ def compare(
     side: options.Side = None,
     length: options.Length = None,
     limit: options.Limit = None,
+    void: options.Void = None,
+    text_column: options.TextColumn = None,
+    label_column: options.LabelColumn = None,
+    strict: options.Strict = None,
     threads: options.Threads = None,
     out: Annotated[
         Path | None, options.option("Folder of the runs; those that are there are not run again.")

@@ -45,6 +45,10 @@ def max_batch(
     channels_last: options.ChannelsLast = None,
     side: options.Side = None,
     length: options.Length = None,
+    void: options.Void = None,
+    text_column: options.TextColumn = None,
+    label_column: options.LabelColumn = None,
+    strict: options.Strict = None,
     threads: options.Threads = None,
     out: Annotated[Path | None, option("Write what was found as JSON.")] = None,
 ) -> None:

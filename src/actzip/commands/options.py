@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -29,7 +30,7 @@ def one_of(names: Iterable[str]) -> str:
     return "One of " + ", ".join(names) + "."
 
 
-Task = Annotated[str | None, option(one_of(TASKS))]
+Task = Annotated[str | None, option(one_of(TASKS) + " Left out: what the data are for.")]
 Data = Annotated[str | None, option("A built-in name or the path of your own data.")]
 Model = Annotated[str | None, option("A model of the task; a wrong name lists them.")]
 Size = Annotated[list[str] | None, option("name=value, of the model: width=32.")]
@@ -47,6 +48,12 @@ Seed = Annotated[int | None, option("Of weights, order, augmentation, rounding."
 Side = Annotated[int | None, option("Height and width of pictures.")]
 Length = Annotated[int | None, option("Tokens of a text.")]
 Limit = Annotated[int | None, option("Most examples of a split.")]
+Void = Annotated[int | None, option("Value of masks that does not count; else 255.")]
+TextColumn = Annotated[str | None, option("Name or number of a table's texts; else guessed.")]
+LabelColumn = Annotated[str | None, option("Name or number of a table's labels; else guessed.")]
+Strict = Annotated[
+    bool | None, option("Refuse data in which anything is wrong; else it is left out.", "--strict")
+]
 Threads = Annotated[int | None, option("CPU threads; else PyTorch's own choice.")]
 Methods = Annotated[
     str | None, option("Separated by commas, with options: plain,actnn:bits=3,comet.")
@@ -109,6 +116,8 @@ def check_file(path: Path | None) -> None:
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
     """What cannot be done ends with a message, not with a traceback."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, kind, *where: f"warning: {message}\n"
     try:
         yield
     except ValueError as error:
@@ -119,6 +128,8 @@ def refusals() -> Iterator[None]:
     except ImportError as error:  # a package that only some data need
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from error
+    finally:
+        warnings.formatwarning = before
 
 
 def sentence(error: Exception) -> str:

@@ -43,6 +43,10 @@ def profile(
     channels_last: options.ChannelsLast = None,
     side: options.Side = None,
     length: options.Length = None,
+    void: options.Void = None,
+    text_column: options.TextColumn = None,
+    label_column: options.LabelColumn = None,
+    strict: options.Strict = None,
     threads: options.Threads = None,
     out: Annotated[Path | None, option("Write the same as a page with pictures.")] = None,
 ) -> None:

@@ -60,6 +60,10 @@ def train(
     side: options.Side = None,
     length: options.Length = None,
     limit: options.Limit = None,
+    void: options.Void = None,
+    text_column: options.TextColumn = None,
+    label_column: options.LabelColumn = None,
+    strict: options.Strict = None,
     threads: options.Threads = None,
     out: Annotated[
         Path | None, options.option("Folder for metrics, checkpoint, result and report.")

@@ -8,6 +8,7 @@ from typing import Any
 
 from actzip import methods
 from actzip.tasks.catalogue import TASKS
+from actzip.tasks.data import task_of
 from actzip.tasks.task import Recipe, Task
 
 #: ways to train that need no session: PyTorch as it is, recomputing blocks, autocast
@@ -45,6 +46,10 @@ class Config:
     length: int | None = None  #: of texts in tokens; None leaves the data's own
     limit: int | None = None  #: most examples of a split; None takes all
     threads: int | None = None  #: None leaves PyTorch's own choice
+    void: int | None = None  #: value of a mask's pixels that do not count; None: 255
+    text_column: str | None = None  #: of a table; None: guessed
+    label_column: str | None = None
+    strict: bool = False  #: refuse data in which anything is wrong
 
     def __post_init__(self) -> None:
         for name, allowed in (
@@ -118,12 +123,17 @@ class Config:
         return asdict(self)
 
 
-def make(task: str = "classify", **given: Any) -> Config:
-    """A config in which everything not given (or None) is the task's or the model's default."""
+def make(task: str | None = None, **given: Any) -> Config:
+    """A config in which everything not given (or None) is the task's or the model's default.
+
+    Without a task it is the one that the data are for, else classify.
+    """
     given = {name: value for name, value in given.items() if value is not None}
     unknown = set(given) - {each.name for each in fields(Config)}
     if unknown:
         raise ValueError(f"a config has no {', '.join(sorted(unknown))}")
+    if task is None:
+        task = task_of(given["data"]) if "data" in given else "classify"
     _one_of("task", task, tuple(TASKS))
     kind = TASKS[task]
     model = given.get("model", kind.model)

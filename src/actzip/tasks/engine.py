@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,6 +25,8 @@ from actzip.tasks.result import History, Progress, Result
 from actzip.tasks.task import Batch, first_line
 from actzip.tasks.trainer import Part, Trainer, laid_out
 
+#: settings that decide what is read
+_READING = ("side", "length", "limit", "void", "text_column", "label_column", "strict")
 _WARMUP = 2  #: steps that are not timed: oneDNN builds its kernels in them
 
 
@@ -47,9 +51,12 @@ def run(
 
 def load(config: Config) -> sources.Data:
     """The data of a run. The split does not depend on the run's seed: runs stay comparable."""
-    return sources.load(
-        config.data, config.task, side=config.side, length=config.length, limit=config.limit
-    )
+    with warnings.catch_warnings():
+        if multiprocessing.parent_process() is not None:  # who started this run was warned
+            warnings.simplefilter("ignore", sources.DataWarning)
+        return sources.load(
+            config.data, config.task, **{name: getattr(config, name) for name in _READING}
+        )
 
 
 class Loop:
