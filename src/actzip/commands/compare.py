@@ -66,6 +66,7 @@ def compare(
     out: Annotated[
         Path | None, options.option("Folder of the runs; those that are there are not run again.")
     ] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Train with several methods and seeds, one run at a time, and set them side by side.
 
@@ -77,7 +78,7 @@ def compare(
         first = runs[0].config
         check_place(runs[0].folder)
         engine.Loop(first, engine.load(first), Journal(None)).check()  # says what cannot work
-    folder, console = runs[0].folder.parent, Console()
+    folder, console = runs[0].folder.parent, options.console(as_json)
     stopped = False
     with Board(console, runs) as board:
         try:
@@ -86,7 +87,9 @@ def compare(
         except KeyboardInterrupt:
             stopped = True
     if board.results:
-        _end(board, folder, console)
+        values = _end(board, folder, console)
+        if as_json:
+            options.print_json(values)
     if stopped:
         typer.echo(f"stopped; the same command with --out {folder} goes on")
         raise typer.Exit(130)
@@ -126,10 +129,11 @@ def _one(run: Run, board: Board, known: Result | None) -> None:
         board.done(run, result)
 
 
-def _end(board: Board, folder: Path, console: Console) -> None:
-    """Write and print what was found."""
+def _end(board: Board, folder: Path, console: Console) -> dict[str, Any]:
+    """Write and print what was found; it as JSON-ready values."""
     rows = board.rows()
-    replace_text(folder / JSON, json.dumps(_values(board, rows), indent=1) + "\n")
+    values = _values(board, rows)
+    replace_text(folder / JSON, json.dumps(values, indent=1) + "\n")
     replace_text(folder / CSV, as_csv(rows))
     report = write_report(folder, board.results, rows)
     console.print(table(rows, board.results[0].config.kind), LEGEND)
@@ -137,6 +141,7 @@ def _end(board: Board, folder: Path, console: Console) -> None:
         console.print(f"{name} failed:\n{error}", markup=False, soft_wrap=True)
     console.print(f"the same as {JSON} and {CSV} in {folder}", markup=False, soft_wrap=True)
     console.print(f"report: {report}", markup=False, soft_wrap=True)
+    return values
 
 
 def _values(board: Board, rows: Sequence[Row]) -> dict[str, Any]:

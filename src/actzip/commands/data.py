@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,7 +34,7 @@ def data(
     sheet: Annotated[
         Path | None, option("Write a contact sheet of training pictures, a PNG file.")
     ] = None,
-    as_json: Annotated[bool, option("Print the same as JSON.", "--json")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show what would be read: layout, counts, classes, and every example that is left out."""
     with options.refusals(), warnings.catch_warnings():
@@ -55,10 +54,9 @@ def data(
         values = summary(found)
         if sheet is not None:
             write_sheet(sheet, found)
+    _show(values, options.console(as_json), sheet)
     if as_json:
-        typer.echo(json.dumps(values, indent=1))
-        return
-    _show(values, Console(), sheet)
+        options.print_json(values)
 
 
 def summary(found: Data) -> dict[str, Any]:

@@ -51,12 +51,13 @@ def max_batch(
     strict: options.Strict = None,
     threads: options.Threads = None,
     out: Annotated[Path | None, option("Write what was found as JSON.")] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Find the largest batch of each method by real steps in fresh processes.
 
     A batch fits when its steps end and the process never had more resident memory than the limit.
     """
-    console = Console()
+    console = options.console(as_json)
     with options.refusals():
         nbytes = read_bytes(memory)
         configs = _configs(context.params, nbytes)
@@ -74,10 +75,12 @@ def max_batch(
         failed = f"{label(config.method, config.options)}: a step failed, not for memory: {error}"
     if found:
         console.print(table(found, configs[0]), LEGEND.format(limit=shown(nbytes)))
+        values = {"torch": torch.__version__, "limit": nbytes, "within": within}
+        values["config"] = configs[0].plain()
+        values["found"] = [{**each.plain(), "ratio": ratio(each, found)} for each in found]
+        if as_json:
+            options.print_json(values)
         if out is not None:
-            values = {"torch": torch.__version__, "limit": nbytes, "within": within}
-            values["config"] = configs[0].plain()
-            values["found"] = [{**each.plain(), "ratio": ratio(each, found)} for each in found]
             replace_text(out, json.dumps(values, indent=1) + "\n")
             console.print(f"written: {out}", markup=False, soft_wrap=True)
     if failed:

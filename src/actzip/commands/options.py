@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from actzip.tasks.catalogue import TASKS
 from actzip.tasks.config import OPTIMIZERS, PRECISIONS, SCHEDULES, Config
@@ -55,6 +57,9 @@ Strict = Annotated[
     bool | None, option("Refuse data in which anything is wrong; else it is left out.", "--strict")
 ]
 Threads = Annotated[int | None, option("CPU threads; else PyTorch's own choice.")]
+Json = Annotated[
+    bool, option("Print what was found as JSON; all else goes to the error output.", "--json")
+]
 Methods = Annotated[
     str | None, option("Separated by commas, with options: plain,actnn:bits=3,comet.")
 ]
@@ -102,6 +107,16 @@ def free(folder: Path) -> Path:
     while found.exists():
         found = folder.with_name(f"{folder.name}-{next(counted)}")
     return found
+
+
+def console(as_json: bool) -> Console:
+    """Where people read: beside the output when that is JSON."""
+    return Console(stderr=as_json)
+
+
+def print_json(values: Any) -> None:
+    """JSON on the output."""
+    typer.echo(json.dumps(values, indent=1))
 
 
 def check_file(path: Path | None) -> None:

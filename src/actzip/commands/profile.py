@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from actzip.commands import options
@@ -49,6 +49,7 @@ def profile(
     strict: options.Strict = None,
     threads: options.Threads = None,
     out: Annotated[Path | None, option("Write the same as a page with pictures.")] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Show where activation bytes are, per module and per op, before and after methods.
 
@@ -60,7 +61,7 @@ def profile(
         subject = _subject(function, context.params)
         found = [plain(subject)]
         found += [compressed(subject, label(*each), *each) for each in chosen]
-    console = Console()
+    console = options.console(as_json)
     console.print(subject.name, markup=False)
     console.print(summary(found))
     console.print(shares("module", found, [each.modules for each in found]))
@@ -68,6 +69,9 @@ def profile(
     if out is not None:
         replace_text(out, page(subject.name, found))
         console.print(f"report: {out}", markup=False, soft_wrap=True)
+    if as_json:
+        told = [{**asdict(each), "ratio": each.ratio} for each in found]
+        options.print_json({"name": subject.name, "torch": torch.__version__, "found": told})
 
 
 def _chosen(text: str) -> list[tuple[str, dict[str, Any]]]:

@@ -72,6 +72,7 @@ def train(
     resume: Annotated[
         Path | None, options.option("A run's folder or checkpoint to go on from.")
     ] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Train a model; with several methods, once per method, and compare the costs.
 
@@ -82,7 +83,7 @@ def train(
         jobs = _jobs(context.params)
         loop = jobs[0].loop()  # also when it runs elsewhere: what cannot work says so now
         loop.check()
-    console = Console()
+    console = options.console(as_json)
     if len(jobs) == 1:
         results = [_here(loop, jobs[0], console)]
     else:
@@ -96,6 +97,8 @@ def train(
     report = write_report(folder, results, rows(results))
     console.print(f"metrics, checkpoint and result: {folder}", markup=False, soft_wrap=True)
     console.print(f"report: {report}", markup=False, soft_wrap=True)
+    if as_json:
+        options.print_json(figures(results))
 
 
 @dataclass(frozen=True)
