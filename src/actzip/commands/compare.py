@@ -19,6 +19,7 @@ from actzip.tasks import engine
 from actzip.tasks.config import make
 from actzip.tasks.journal import Journal, check_place, replace_text
 from actzip.tasks.plan import Run, plan
+from actzip.tasks.ranks import alone
 from actzip.tasks.result import Result
 from actzip.tasks.summary import Row, as_csv
 
@@ -73,6 +74,7 @@ def compare(
     Ctrl-C keeps what is done; the same command with the same --out goes on.
     """
     with options.refusals():
+        alone("compare")
         runs = _runs(context.params)
         known = {run.name: run.found() for run in runs}
         first = runs[0].config

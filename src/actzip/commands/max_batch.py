@@ -22,6 +22,7 @@ from actzip.memory.sizes import read_bytes
 from actzip.tasks.config import Config, make
 from actzip.tasks.fit import Largest, StepError, Try, attempt, available, floor, search
 from actzip.tasks.journal import replace_text
+from actzip.tasks.ranks import alone
 from actzip.tasks.spelling import label
 
 
@@ -59,6 +60,7 @@ def max_batch(
     """
     console = options.console(as_json)
     with options.refusals():
+        alone("max-batch")
         nbytes = read_bytes(memory)
         configs = _configs(context.params, nbytes)
         options.check_file(out)

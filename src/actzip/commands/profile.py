@@ -21,6 +21,7 @@ from actzip.report.modules import Share
 from actzip.tasks.config import make
 from actzip.tasks.journal import replace_text
 from actzip.tasks.profile import Profile, compressed, plain
+from actzip.tasks.ranks import alone
 from actzip.tasks.spelling import label
 from actzip.tasks.subject import Subject, builtin, imported
 
@@ -56,6 +57,7 @@ def profile(
     One forward and backward pass with each, no training. Without a function: a built-in model.
     """
     with options.refusals():
+        alone("profile")
         options.check_file(out)
         chosen = _chosen(context.params["methods"])
         subject = _subject(function, context.params)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +22,7 @@ from actzip.methods import METHODS
 from actzip.tasks import engine, journal
 from actzip.tasks.config import BASELINES, Config, make, read_config
 from actzip.tasks.plan import folder_name
+from actzip.tasks.ranks import Ranks, joined, leave
 from actzip.tasks.result import Result
 from actzip.tasks.spelling import label, pairs, parse
 from actzip.tasks.summary import rows
@@ -77,15 +78,21 @@ def train(
     """Train a model; with several methods, once per method, and compare the costs.
 
     Without any option: a small ResNet on handwritten digits, plain and compressed. Ctrl-C
-    leaves a checkpoint; `--resume` goes on from it bit for bit.
+    leaves a checkpoint; `--resume` goes on from it bit for bit. Under torchrun all processes
+    train one model together, each with its part of every batch.
     """
     with options.refusals():
-        jobs = _jobs(context.params)
+        ranks = joined()
+        jobs = _jobs(context.params, ranks)
         loop = jobs[0].loop()  # also when it runs elsewhere: what cannot work says so now
         loop.check()
     console = options.console(as_json)
+    console.quiet = not ranks.first
     if len(jobs) == 1:
         results = [_here(loop, jobs[0], console)]
+        leave(ranks)
+        if not ranks.first:
+            return
     else:
         del loop
         results = [_elsewhere(job, console) for job in jobs]
@@ -109,6 +116,7 @@ class Job:
     out: Path
     checkpoint: Path | None = None
     resume: Path | None = None
+    ranks: Ranks = field(default_factory=Ranks)
 
     @property
     def label(self) -> str:
@@ -116,7 +124,8 @@ class Job:
 
     def stopped(self) -> typer.Exit:
         """Tell how to go on; what to raise then."""
-        typer.echo(f"stopped; {self._hint}")
+        if self.ranks.first:
+            typer.echo(f"stopped; {self._hint}")
         return typer.Exit(130)
 
     def failed(self, why: str, trace: str = "") -> typer.Exit:
@@ -138,19 +147,21 @@ class Job:
         """The run, ready to go on."""
         if self.checkpoint is not None and self.checkpoint.is_dir():
             raise ValueError(f"--checkpoint {self.checkpoint} is a folder; name a file in it")
-        for place in filter(None, (self.out, self.checkpoint and self.checkpoint.parent)):
-            journal.check_place(place)
-        files = journal.Journal(self.out, self.checkpoint)
-        made = engine.Loop(self.config, engine.load(self.config), files)
+        files = journal.Journal(None)
+        if self.ranks.first:
+            for place in filter(None, (self.out, self.checkpoint and self.checkpoint.parent)):
+                journal.check_place(place)
+            files = journal.Journal(self.out, self.checkpoint)
+        made = engine.Loop(self.config, engine.load(self.config), files, ranks=self.ranks)
         if self.resume is not None:
             made.load_state_dict(journal.read_checkpoint(self.resume))
         return made
 
 
-def _jobs(params: dict[str, Any]) -> list[Job]:
+def _jobs(params: dict[str, Any], ranks: Ranks) -> list[Job]:
     given = options.given(params)
     if params["resume"] is not None:
-        return [_resumed(given, params)]
+        return [replace(_resumed(given, params), ranks=ranks)]
     configs = [make(**given, method=name, options=own) for name, own in _methods(params)]
     first, out, checkpoint = configs[0], params["out"], params["checkpoint"]
     if len(configs) > 1 and checkpoint is not None:
@@ -158,12 +169,16 @@ def _jobs(params: dict[str, Any]) -> list[Job]:
     if out is None:
         what = first.method if len(configs) == 1 else "methods"
         out = options.free(options.RUNS / f"{first.task}-{first.model}-{what}")
+    elif not ranks.first:
+        pass  # the first process looks, and may have made it by now
     elif out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is no folder; name another place")
     elif out.exists() and any(each.suffix != journal.NEW for each in out.iterdir()):
         raise ValueError(f"--out {out} is there already; --resume it, or name another folder")
     if len(configs) == 1:
-        return [Job(first, out, checkpoint)]
+        return [Job(first, out, checkpoint, ranks=ranks)]
+    if ranks.world > 1:
+        raise ValueError("under torchrun one method is trained with; name it with --method")
     return [Job(each, out / folder_name(each)) for each in configs]
 
 
