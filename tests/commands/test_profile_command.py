@@ -60,6 +60,8 @@ def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         (["--methods", "actnn:bits=0"], "an average of 1 to 8"),
         (["--model", "alexnet"], "allowed are resnet8"),
         (["a.b:c"], "cannot import a.b"),
+        (["json:loads"], "json:loads is called without arguments, and cannot be: missing a"),
+        (["json:__name__"], "cannot be: 'json' is not a callable object"),
         (["a.b:c", "--batch", "4"], "batch: of a built-in model, but a.b:c was given"),
     ],
 )

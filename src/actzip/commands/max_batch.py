@@ -114,7 +114,7 @@ def _say_floor(config: Config, limit: int, console: Console) -> None:
     held = floor(config)
     text = (
         f"{shown(held.total)} are held before the first step: {shown(held.imports)} by Python and "
-        f"its imports, {shown(held.model)} by {config.model} and the examples"
+        f"its imports, {shown(held.model)} by {config.model}, the examples and what reads them"
     )
     if held.total > limit:
         raise ValueError(f"{text}; --memory is {shown(limit)}: choose more")

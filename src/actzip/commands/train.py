@@ -22,7 +22,7 @@ from actzip.methods import METHODS
 from actzip.tasks import engine, journal
 from actzip.tasks.config import BASELINES, Config, make, read_config
 from actzip.tasks.plan import folder_name
-from actzip.tasks.ranks import Ranks, joined, leave
+from actzip.tasks.ranks import Ranks, end, joined, leave
 from actzip.tasks.result import Result
 from actzip.tasks.spelling import label, pairs, parse
 from actzip.tasks.summary import rows
@@ -92,7 +92,7 @@ def train(
         results = [_here(loop, jobs[0], console)]
         leave(ranks)
         if not ranks.first:
-            return
+            end(ranks)
     else:
         del loop
         results = [_elsewhere(job, console) for job in jobs]
@@ -106,6 +106,7 @@ def train(
     console.print(f"report: {report}", markup=False, soft_wrap=True)
     if as_json:
         options.print_json(figures(results))
+    end(ranks)
 
 
 @dataclass(frozen=True)

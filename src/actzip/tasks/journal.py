@@ -148,7 +148,8 @@ def check_place(folder: Path) -> None:
 
 
 def _cannot(folder: Path, error: OSError) -> ValueError:
-    return ValueError(f"{folder} cannot be written ({error.strerror}); name another place")
+    reason = "it is no folder" if isinstance(error, FileExistsError) else error.strerror
+    return ValueError(f"{folder} cannot be written ({reason}); name another place")
 
 
 def replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:

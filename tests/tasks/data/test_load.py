@@ -45,6 +45,7 @@ def test_a_seed_chooses_split_and_limit() -> None:
         ("no-such", "lm", "is no built-in name and no path; built-in for lm: shakespeare"),
         ("digits", "text", "'digits' is for classify; built-in for text: movie-reviews"),
         ("absent/folder", "detect", "is no built-in name and no path"),
+        ("", "detect", "'' is no built-in name and no path"),
     ],
 )
 def test_what_is_not_there_is_said_with_what_is(name: str, task: str, message: str) -> None:
@@ -73,6 +74,13 @@ def test_senseless_sizes_are_refused() -> None:
         load("digit-scenes", "detect", length=9)
 
 
+def test_options_of_other_data_are_refused() -> None:
+    with pytest.raises(DataError, match="void is for segment data, these are for classify: 11"):
+        load("digits", "classify", void=11)
+    with pytest.raises(DataError, match="text_column is for text data, these are for lm"):
+        load("shakespeare", "lm", text_column="review")
+
+
 def test_a_data_error_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="no built-in name"):
         load("no-such", "classify")
@@ -85,6 +93,8 @@ def test_a_name_says_its_task_where_it_has_one() -> None:
         task_of("scenes")
     with pytest.raises(DataError, match="is no path and no built-in name"):
         task_of("no-such")
+    with pytest.raises(DataError, match="'' is no path"):
+        task_of("")
 
 
 def test_files_say_their_task(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def load(
     known = BUILTIN.get(name_or_path)
     if known is not None and task in known.tasks:
         return known.open(request)
-    if known is None and Path(name_or_path).exists():
+    if known is None and name_or_path and Path(name_or_path).exists():
         return OWN[task](request)
     names = ", ".join(name for name, one in BUILTIN.items() if task in one.tasks)
     what = f"is for {', '.join(known.tasks)}" if known else "is no built-in name and no path"
@@ -80,7 +80,7 @@ def task_of(name_or_path: str) -> str:
         fits = (
             ["lm"] if path.suffix.lower() == ".txt" else ["text"] * (table.find(path) is not None)
         )
-    elif path.is_dir():
+    elif name_or_path and path.is_dir():
         fits = [task for task, find in _DENSE.items() if find(path, Problems())]
         if not fits:
             fits = ["classify"] * (tree.find(path, Problems()) is not None)

@@ -36,6 +36,10 @@ class Request:
             value = getattr(self, field)
             if value is not None and value < smallest:
                 raise DataError(f"{field} must be at least {smallest}, got {value}")
+        for field, task in (("void", "segment"), ("text_column", "text"), ("label_column", "text")):
+            value = getattr(self, field)
+            if value is not None and self.task != task:
+                raise DataError(f"{field} is for {task} data, these are for {self.task}: {value!r}")
         if self.void is not None and not 0 <= self.void <= 255:
             raise DataError(f"void must be a value of a mask, 0 to 255, got {self.void}")
         wrong = "side" if self.task in ("text", "lm") else "length"
