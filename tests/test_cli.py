@@ -64,6 +64,22 @@ def test_the_package_runs_as_a_module(
         (["--size", "depth=2"], "allowed are width"),
         (["--resume", "nowhere"], "no checkpoint at nowhere"),
         (["--checkpoint", "x.pt"], "--checkpoint is for one method"),
+        (["--size", "width=0"], "must be a whole number, 1 or more, got 0; the default is 16"),
+        (["--size", "width=abc"], "must be a whole number, 1 or more, got 'abc'"),
+        (["--size", "width=True"], "must be a whole number, 1 or more, got True"),
+        (["--size", "width=1.5"], "must be a whole number, 1 or more, got 1.5"),
+        (["--model", "vgg", "--size", "dropout=1"], "must be a number from 0 to below 1, got 1"),
+        (["--size", "width=99999999"], "resnet20 with width=99999999 cannot be built"),
+        (["--model", "vgg", "--size", "stages=9", "--side", "8"], "does not run on digits"),
+        (["--threads", "100000000"], "threads must be at most 1024"),
+        (["--seed", "99999999999999999999"], "seed must be at most"),
+        (["--out", "/dev/null/x"], "/dev/null/x/plain cannot be written (Not a directory)"),
+        (["--out", "/dev/null"], "--out /dev/null is no folder"),
+        (["--method", "plain", "--checkpoint", "/dev/null/x"], "/dev/null cannot be written"),
+        (["--method", "plain", "--checkpoint", "/"], "is a folder; name a file in it"),
+        (["--method", "actnn", "--option", "bits=abc"], "bits"),
+        (["--method", "comet", "--option", "error=abc"], "error"),
+        (["--resume", __file__], "is no checkpoint of actzip train, or it is damaged"),
     ],
 )
 def test_a_wrong_option_ends_before_training_and_says_what_is_allowed(
@@ -73,7 +89,35 @@ def test_a_wrong_option_ends_before_training_and_says_what_is_allowed(
     code, output = invoke("train", *arguments)
     assert code == 2
     assert message in re.sub(r"[\s│]+", " ", output)
+    assert "Traceback" not in output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_ends_a_run_with_a_sentence_before_its_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("torch.save", full)
+    code, output = invoke("train", *TINY, "--method", "plain", "--out", str(tmp_path / "run"))
+    assert code == 1
+    assert "the plain run failed: No space left on device; nothing was saved yet\n" in output
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_a_step_without_memory_ends_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*args: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: 99 bytes\nframe #0")
+
+    monkeypatch.setattr("actzip.tasks.trainer.Trainer.step", none_left)
+    code, output = invoke("train", *TINY, "--method", "plain", "--out", str(tmp_path / "run"))
+    assert code == 1
+    text = "the plain run failed: out of memory (DefaultCPUAllocator: can't allocate memory: 99 "
+    assert text + "bytes); choose a smaller --batch" in output
+    assert f"actzip train --resume {tmp_path / 'run'}" in output
 
 
 def result(method: str, seconds: float, stored: int) -> Result:
@@ -168,13 +212,17 @@ def test_a_run_that_fails_says_which_and_why(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def broken(*args: object, **kwargs: object) -> None:
-        raise RuntimeError("exit code -9")
+        (tmp_path / "runs" / "classify-resnet20-methods" / "plain").mkdir(parents=True)
+        raise RuntimeError("Traceback: many lines\nValueError: no luck")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(train, "call_fresh", broken)
     code, output = invoke("train", "--side", "8")
     assert code == 1
-    assert "the plain run failed: exit code -9" in output
+    assert "the plain run failed: ValueError: no luck; nothing was saved yet\n" in output
+    assert "many lines" not in output
+    (written,) = tmp_path.glob("runs/*/plain/error.txt")
+    assert written.read_text() == "Traceback: many lines\nValueError: no luck"
 
 
 def test_ctrl_c_leaves_a_checkpoint_that_ends_as_an_undisturbed_run(tmp_path: Path) -> None:

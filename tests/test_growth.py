@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import actzip
-from actzip.growth import Growth, read_bytes
+from actzip.growth import Growth
 from actzip.memory.measure import call_fresh, reset_resident_peak, resident
 
 MIB = 1 << 20
@@ -133,14 +133,6 @@ def test_a_batch_that_came_too_close_to_the_limit_is_halved() -> None:
     model(torch.randn(8, 8, 16, 16)).sum().backward()
     growth.limit = int(held * 1.01)  # less than 5 % above what there is
     assert growth.propose() < 8
-
-
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [("4GiB", 4 << 30), ("4G", 4 << 30), ("900MB", 900_000_000), ("1.5K", 1536), (77, 77)],
-)
-def test_limits_are_read_as_people_write_them(given: int | str, found: int) -> None:
-    assert read_bytes(given) == found
 
 
 def test_wrong_arguments_are_refused() -> None:

@@ -8,6 +8,7 @@ import typer
 
 import actzip
 from actzip.commands.compare import compare
+from actzip.commands.data import data
 from actzip.commands.max_batch import max_batch
 from actzip.commands.profile import profile
 from actzip.commands.train import train
@@ -17,7 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
-for command in (train, compare, profile, max_batch):
+for command in (train, compare, profile, max_batch, data):
     app.command()(command)
 
 

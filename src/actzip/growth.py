@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import math
-import re
 
 from actzip.api import Session
 from actzip.memory.measure import reset_resident_peak, resident, size
+from actzip.memory.sizes import read_bytes
 
 _FREE = 0.05  #: of the limit stays unused
 _MARGIN = 1.1  #: on a slope measured between two batch sizes
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_THOUSANDS = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 RULES = ("linear", "sqrt", "none")
 
@@ -122,22 +120,6 @@ class Growth:
         peak = self.peaks.get(self.batch)
         said = "" if peak is None else f", peak {size(peak)}"
         return f"<actzip.Growth: batch {self.batch} of limit {size(self.limit)}{said}>"
-
-
-def read_bytes(given: int | str) -> int:
-    """Bytes of a number or of a text: "4GiB" and "4G" are powers of 1024, "4GB" of 1000."""
-    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([KMGT]?)(iB|B)?\s*", str(given), re.IGNORECASE)
-    if isinstance(given, bool) or not isinstance(given, (int, str)) or found is None:
-        raise ValueError(
-            f"a memory limit is a number of bytes or a text like '4GiB', got {given!r}"
-        )
-    number, unit, kind = found.groups()
-    unit = unit.upper()
-    scale = _THOUSANDS[unit] if unit and (kind or "").upper() == "B" else _UNITS[unit]
-    result = int(float(number) * scale)
-    if result < 1:
-        raise ValueError(f"a memory limit is at least a byte, got {given!r}")
-    return result
 
 
 def _trim() -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from actzip import cli
 from actzip.commands import max_batch
 from actzip.tasks.config import Config
-from actzip.tasks.fit import Try
+from actzip.tasks.fit import Floor, StepError, Try
 
 BATCHES = {"plain": 37, "checkpoint": 90, "comet": 0, "actnn": 148}
 
@@ -21,6 +21,11 @@ def fake(config: Config, limit: int) -> Try:
     if config.batch > BATCHES[config.method]:
         return Try(config.batch, False, why="above the limit")
     return Try(config.batch, True, config.batch << 20, 0.5)
+
+
+@pytest.fixture(autouse=True)
+def floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(max_batch, "floor", lambda config: Floor(30 << 20, 2 << 20))
 
 
 def invoke(*arguments: str) -> tuple[int, str]:
@@ -34,11 +39,12 @@ def test_every_methods_largest_batch_and_its_ratio_to_plain(
     monkeypatch.setattr(max_batch, "attempt", fake)
     out = tmp_path / "batches.json"
     code, output = invoke(
-        "--limit", "64MiB", "--within", "0", "--methods", "plain,checkpoint,comet,actnn:bits=3",
+        "--memory", "64MiB", "--within", "0", "--methods", "plain,checkpoint,comet,actnn:bits=3",
         "--model", "resnet8", "--out", str(out),
     )  # fmt: skip
     assert code == 0, output
-    assert "plain, batch 16: fits, 16.00 MiB" in output
+    assert "32.00 MiB are held before the first step: 30.00 MiB by Python and its" in output
+    assert "plain, batch 16: fits, 16.00 MiB, tried in 0.0 s" in output
     assert "plain, batch 38: does not fit: above the limit" in output
     assert re.search(r"plain +37 +1.00× +37.00 MiB +500 ms +74.0", output)
     assert re.search(r"checkpoint +90 +2.43× +90.00 MiB", output)
@@ -58,18 +64,43 @@ def test_ctrl_c_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return fake(config, limit)
 
     monkeypatch.setattr(max_batch, "attempt", stops)
-    code, output = invoke("--limit", "64MiB", "--within", "0", "--methods", "plain,actnn")
+    code, output = invoke("--memory", "64MiB", "--within", "0", "--methods", "plain,actnn")
     assert code == 130
     assert re.search(r"plain +37 ", output)
+
+
+def test_a_failure_that_is_not_memory_ends_the_search_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[str] = []
+
+    def fails(config: Config, limit: int) -> Try:
+        tried.append(config.method)
+        if config.method == "actnn":
+            raise StepError("ValueError: no such thing")
+        return fake(config, limit)
+
+    monkeypatch.setattr(max_batch, "attempt", fails)
+    arguments = ["--memory", "64MiB", "--within", "0", "--methods", "plain,actnn,comet"]
+    code, output = invoke(*arguments)
+    assert code == 1
+    assert "actnn: a step failed, not for memory: ValueError: no such thing" in output
+    assert re.search(r"plain +37 ", output), "what was found before is shown"
+    assert tried.count("actnn") == 1
+    assert "comet" not in tried
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--limit", "much"], "written like 4GiB"),
-        (["--limit", "900TiB"], "that this machine has free"),
-        (["--limit", "1MiB", "--methods", "zip"], "allowed are plain, checkpoint"),
-        (["--limit", "1MiB", "--task", "paint"], "allowed are classify"),
+        (["--memory", "much"], "a text like '4GiB'"),
+        (["--memory", "0"], "at least a byte, got '0'"),
+        (["--memory", "31MiB"], "--memory is 31.00 MiB: choose more"),
+        (["--memory", "64MiB", "--out", "/dev/null/x"], "/dev/null cannot be written"),
+        (["--memory", "64MiB", "--out", "."], "--out . is a folder"),
+        (["--memory", "900TiB"], "that this machine has free"),
+        (["--memory", "64MiB", "--methods", "zip"], "allowed are plain, checkpoint"),
+        (["--memory", "64MiB", "--task", "paint"], "allowed are classify"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(arguments: list[str], message: str) -> None:

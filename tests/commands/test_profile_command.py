@@ -21,7 +21,7 @@ def invoke(*arguments: str) -> tuple[int, str]:
 
 def test_a_built_in_model_before_and_after_methods(tmp_path: Path) -> None:
     out = tmp_path / "profile.html"
-    code, output = invoke(*SMALL, "--methods", "actnn:bits=3,division", "--out", str(out))
+    code, output = invoke(*SMALL, "--methods", "plain,actnn:bits=3,division", "--out", str(out))
     assert code == 0, output
     assert "resnet8, input 4×1×16×16" in output
     plain, actnn, division = (
@@ -52,10 +52,16 @@ def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--methods", "plain"], "profile shows lossless, actnn"),
+        (["--methods", "bf16"], "profile shows plain, lossless, actnn"),
+        (["--methods", "plain:bits=2"], "no option bits"),
+        (["--out", "/dev/null/x.html"], "/dev/null cannot be written"),
+        (["--size", "width=0"], "must be a whole number, 1 or more, got 0"),
+        (["--threads", "0"], "threads must be a whole number"),
         (["--methods", "actnn:bits=0"], "an average of 1 to 8"),
         (["--model", "alexnet"], "allowed are resnet8"),
         (["a.b:c"], "cannot import a.b"),
+        (["json:loads"], "json:loads is called without arguments, and cannot be: missing a"),
+        (["json:__name__"], "cannot be: 'json' is not a callable object"),
         (["a.b:c", "--batch", "4"], "batch: of a built-in model, but a.b:c was given"),
     ],
 )

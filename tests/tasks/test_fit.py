@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from actzip.tasks import fit
 from actzip.tasks.config import make
-from actzip.tasks.fit import Largest, Try, attempt, read_size, search
+from actzip.tasks.fit import Largest, StepError, Try, attempt, floor, search
 
 
 @given(st.integers(0, 5000), st.integers(1, 6000), st.integers(1, 4096))
@@ -32,27 +32,6 @@ def test_a_coarser_search_is_off_by_no_more_than_asked(largest: int, start: int)
     assert largest / 1.1 - 1 <= found <= largest
 
 
-@pytest.mark.parametrize(
-    ("text", "nbytes"),
-    [
-        ("4GiB", 4 << 30),
-        ("512 MB", 512_000_000),
-        ("1.5kib", 1536),
-        ("1000000", 1_000_000),
-        ("7 B", 7),
-        ("2g", 2_000_000_000),
-    ],
-)
-def test_sizes_are_read_as_people_write_them(text: str, nbytes: int) -> None:
-    assert read_size(text) == nbytes
-
-
-@pytest.mark.parametrize("text", ["", "much", "-1GiB", "4 iB", "1e9", "4GiB/s"])
-def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="written like 4GiB"):
-        read_size(text)
-
-
 def test_real_steps_fit_under_a_wide_limit_and_not_under_a_narrow_one() -> None:
     config = make(
         model="resnet8", batch=100, side=8, threads=1, sizes={"width": 8}, method="lossless"
@@ -66,12 +45,58 @@ def test_real_steps_fit_under_a_wide_limit_and_not_under_a_narrow_one() -> None:
     assert attempt(config, 20 << 20) == Try(100, False, why="above the limit")
 
 
-def test_a_step_that_raises_does_not_fit_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("exit code 1: Traceback\n  x\nMemoryError: no room\n", "MemoryError: no room"),
+        (
+            "exit code 1: x\nRuntimeError: DefaultCPUAllocator: can't allocate memory: 9 bytes",
+            "RuntimeError: DefaultCPUAllocator: can't allocate memory: 9 bytes",
+        ),
+        (
+            "exit code -9: it ended before it could answer (out of memory?)",
+            "killed, as the system does when memory runs out",
+        ),
+    ],
+)
+def test_a_step_without_memory_does_not_fit_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
     def broken(*args: object) -> None:
-        raise RuntimeError("steps failed, exit code 1: Traceback\n  x\nMemoryError: no room\n")
+        raise RuntimeError(f"steps failed in its fresh process, {text}")
 
     monkeypatch.setattr(fit, "call_fresh", broken)
-    assert attempt(make(batch=3), 1 << 30) == Try(3, False, why="MemoryError: no room")
+    assert attempt(make(batch=3), 1 << 30) == Try(3, False, why=why)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("exit code 1: Traceback\n  x\nValueError: no such data\n", "ValueError: no such data"),
+        (
+            "exit code -11: it ended before it could answer (out of memory?)",
+            r"exit code -11: it ended",
+        ),
+    ],
+)
+def test_a_step_that_fails_for_another_reason_is_no_question_of_the_batch(
+    monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    def broken(*args: object) -> None:
+        raise RuntimeError(f"steps failed in its fresh process, {text}")
+
+    monkeypatch.setattr(fit, "call_fresh", broken)
+    with pytest.raises(StepError, match=why):
+        attempt(make(batch=3), 1 << 30)
+    with pytest.raises(StepError, match=why):
+        floor(make(batch=3))
+
+
+def test_the_floor_is_what_a_process_holds_before_its_first_step() -> None:
+    found = floor(make(model="resnet8", batch=100, side=8, sizes={"width": 64}))
+    assert 50 << 20 < found.imports < 4 << 30
+    assert found.model > 1 << 20  # 1.2 million weights of four bytes, and the digits
+    assert found.total == found.imports + found.model
 
 
 def test_a_process_that_ended_above_the_limit_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:

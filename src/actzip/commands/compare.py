@@ -17,8 +17,9 @@ from actzip.commands.table import LEGEND
 from actzip.commands.write import write_report
 from actzip.tasks import engine
 from actzip.tasks.config import make
-from actzip.tasks.journal import Journal, replace_text
+from actzip.tasks.journal import Journal, check_place, replace_text
 from actzip.tasks.plan import Run, plan
+from actzip.tasks.ranks import alone
 from actzip.tasks.result import Result
 from actzip.tasks.summary import Row, as_csv
 
@@ -58,21 +59,28 @@ def compare(
     side: options.Side = None,
     length: options.Length = None,
     limit: options.Limit = None,
+    void: options.Void = None,
+    text_column: options.TextColumn = None,
+    label_column: options.LabelColumn = None,
+    strict: options.Strict = None,
     threads: options.Threads = None,
     out: Annotated[
         Path | None, options.option("Folder of the runs; those that are there are not run again.")
     ] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Train with several methods and seeds, one run at a time, and set them side by side.
 
     Ctrl-C keeps what is done; the same command with the same --out goes on.
     """
     with options.refusals():
+        alone("compare")
         runs = _runs(context.params)
         known = {run.name: run.found() for run in runs}
         first = runs[0].config
-        engine.Loop(first, engine.load(first), Journal(None))  # what cannot work says so now
-    folder, console = runs[0].folder.parent, Console()
+        check_place(runs[0].folder)
+        engine.Loop(first, engine.load(first), Journal(None)).check()  # says what cannot work
+    folder, console = runs[0].folder.parent, options.console(as_json)
     stopped = False
     with Board(console, runs) as board:
         try:
@@ -81,7 +89,9 @@ def compare(
         except KeyboardInterrupt:
             stopped = True
     if board.results:
-        _end(board, folder, console)
+        values = _end(board, folder, console)
+        if as_json:
+            options.print_json(values)
     if stopped:
         typer.echo(f"stopped; the same command with --out {folder} goes on")
         raise typer.Exit(130)
@@ -121,10 +131,11 @@ def _one(run: Run, board: Board, known: Result | None) -> None:
         board.done(run, result)
 
 
-def _end(board: Board, folder: Path, console: Console) -> None:
-    """Write and print what was found."""
+def _end(board: Board, folder: Path, console: Console) -> dict[str, Any]:
+    """Write and print what was found; it as JSON-ready values."""
     rows = board.rows()
-    replace_text(folder / JSON, json.dumps(_values(board, rows), indent=1) + "\n")
+    values = _values(board, rows)
+    replace_text(folder / JSON, json.dumps(values, indent=1) + "\n")
     replace_text(folder / CSV, as_csv(rows))
     report = write_report(folder, board.results, rows)
     console.print(table(rows, board.results[0].config.kind), LEGEND)
@@ -132,6 +143,7 @@ def _end(board: Board, folder: Path, console: Console) -> None:
         console.print(f"{name} failed:\n{error}", markup=False, soft_wrap=True)
     console.print(f"the same as {JSON} and {CSV} in {folder}", markup=False, soft_wrap=True)
     console.print(f"report: {report}", markup=False, soft_wrap=True)
+    return values
 
 
 def _values(board: Board, rows: Sequence[Row]) -> dict[str, Any]:

@@ -18,15 +18,19 @@ from actzip.commands import options
 from actzip.commands.compare import METHODS
 from actzip.commands.options import option
 from actzip.memory.measure import size as shown
+from actzip.memory.sizes import read_bytes
 from actzip.tasks.config import Config, make
-from actzip.tasks.fit import Largest, Try, attempt, available, read_size, search
+from actzip.tasks.fit import Largest, StepError, Try, attempt, available, floor, search
 from actzip.tasks.journal import replace_text
+from actzip.tasks.ranks import alone
 from actzip.tasks.spelling import label
 
 
 def max_batch(
     context: typer.Context,
-    limit: Annotated[str, option("Resident bytes of the whole process: 4GiB, 900MB.")],
+    memory: Annotated[
+        str, option("The most resident bytes of the whole process: 4GiB, 4G (the same), 900MB.")
+    ],
     methods: options.Methods = METHODS,
     start: Annotated[int, typer.Option(help="The batch that is tried first.", min=1)] = 16,
     most: Annotated[int, typer.Option(help="Larger batches are not tried.", min=1)] = 65536,
@@ -42,35 +46,49 @@ def max_batch(
     channels_last: options.ChannelsLast = None,
     side: options.Side = None,
     length: options.Length = None,
+    void: options.Void = None,
+    text_column: options.TextColumn = None,
+    label_column: options.LabelColumn = None,
+    strict: options.Strict = None,
     threads: options.Threads = None,
     out: Annotated[Path | None, option("Write what was found as JSON.")] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Find the largest batch of each method by real steps in fresh processes.
 
     A batch fits when its steps end and the process never had more resident memory than the limit.
     """
+    console = options.console(as_json)
     with options.refusals():
-        nbytes = read_size(limit)
+        alone("max-batch")
+        nbytes = read_bytes(memory)
         configs = _configs(context.params, nbytes)
-    console = Console()
+        options.check_file(out)
+        _say_floor(configs[0], nbytes, console)
     found: list[Largest] = []
-    stopped = False
+    stopped, failed = False, ""
     try:
         for config in configs:
             first = found[0].batch if found and found[0].batch else start
             found.append(_largest(config, nbytes, min(first, most), most, within, console))
     except KeyboardInterrupt:
         stopped = True
+    except StepError as error:
+        failed = f"{label(config.method, config.options)}: a step failed, not for memory: {error}"
     if found:
         console.print(table(found, configs[0]), LEGEND.format(limit=shown(nbytes)))
+        values = {"torch": torch.__version__, "limit": nbytes, "within": within}
+        values["config"] = configs[0].plain()
+        values["found"] = [{**each.plain(), "ratio": ratio(each, found)} for each in found]
+        if as_json:
+            options.print_json(values)
         if out is not None:
-            values = {"torch": torch.__version__, "limit": nbytes, "within": within}
-            values["config"] = configs[0].plain()
-            values["found"] = [{**each.plain(), "ratio": ratio(each, found)} for each in found]
             replace_text(out, json.dumps(values, indent=1) + "\n")
             console.print(f"written: {out}", markup=False, soft_wrap=True)
-    if stopped:
-        raise typer.Exit(130)
+    if failed:
+        typer.echo(failed, err=True)
+    if stopped or failed:
+        raise typer.Exit(130 if stopped else 1)
 
 
 LEGEND = (
@@ -83,12 +101,24 @@ def _configs(params: dict[str, Any], limit: int) -> list[Config]:
     free = available()
     if free is not None and limit > free:
         raise ValueError(
-            f"--limit {params['limit']} is more than the {shown(free)} that this machine has free; "
-            "a try could push out other programs: choose less"
+            f"--memory {params['memory']} is more than the {shown(free)} that this machine has "
+            "free; a try could push out other programs: choose less"
         )
-    given = options.given({name: value for name, value in params.items() if name != "limit"})
+    given = options.given(params)
     chosen = options.methods(params["methods"])
     return [make(**given, batch=1, method=name, options=own) for name, own in chosen]
+
+
+def _say_floor(config: Config, limit: int, console: Console) -> None:
+    """Tell what no batch can be below; a limit that is lower is refused at once."""
+    held = floor(config)
+    text = (
+        f"{shown(held.total)} are held before the first step: {shown(held.imports)} by Python and "
+        f"its imports, {shown(held.model)} by {config.model}, the examples and what reads them"
+    )
+    if held.total > limit:
+        raise ValueError(f"{text}; --memory is {shown(limit)}: choose more")
+    console.print(text, markup=False, soft_wrap=True)
 
 
 def _largest(
@@ -102,7 +132,8 @@ def _largest(
         tries.append(found)
         peak = "" if found.resident_peak is None else f", {shown(found.resident_peak)}"
         text = f"fits{peak}" if found.fits else f"does not fit: {found.why}{peak}"
-        console.print(f"{name}, batch {batch}: {text}", markup=False, soft_wrap=True)
+        said = f"{name}, batch {batch}: {text}, tried in {found.took:.1f} s"
+        console.print(said, markup=False, soft_wrap=True)
         return found.fits
 
     return Largest(name, search(tried, start, most, within), tries)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from actzip.tasks.catalogue import TASKS
 from actzip.tasks.config import OPTIMIZERS, PRECISIONS, SCHEDULES, Config
+from actzip.tasks.fit import StepError, is_out_of_memory
+from actzip.tasks.journal import check_place
 from actzip.tasks.spelling import pairs, parse
+from actzip.tasks.task import first_line
 
 RUNS = Path("runs")  #: where results go when no folder is named
 
@@ -26,7 +32,7 @@ def one_of(names: Iterable[str]) -> str:
     return "One of " + ", ".join(names) + "."
 
 
-Task = Annotated[str | None, option(one_of(TASKS))]
+Task = Annotated[str | None, option(one_of(TASKS) + " Left out: what the data are for.")]
 Data = Annotated[str | None, option("A built-in name or the path of your own data.")]
 Model = Annotated[str | None, option("A model of the task; a wrong name lists them.")]
 Size = Annotated[list[str] | None, option("name=value, of the model: width=32.")]
@@ -44,7 +50,16 @@ Seed = Annotated[int | None, option("Of weights, order, augmentation, rounding."
 Side = Annotated[int | None, option("Height and width of pictures.")]
 Length = Annotated[int | None, option("Tokens of a text.")]
 Limit = Annotated[int | None, option("Most examples of a split.")]
+Void = Annotated[int | None, option("Value of masks that does not count; else 255.")]
+TextColumn = Annotated[str | None, option("Name or number of a table's texts; else guessed.")]
+LabelColumn = Annotated[str | None, option("Name or number of a table's labels; else guessed.")]
+Strict = Annotated[
+    bool | None, option("Refuse data in which anything is wrong; else it is left out.", "--strict")
+]
 Threads = Annotated[int | None, option("CPU threads; else PyTorch's own choice.")]
+Json = Annotated[
+    bool, option("Print what was found as JSON; all else goes to the error output.", "--json")
+]
 Methods = Annotated[
     str | None, option("Separated by commas, with options: plain,actnn:bits=3,comet.")
 ]
@@ -94,13 +109,51 @@ def free(folder: Path) -> Path:
     return found
 
 
+def console(as_json: bool) -> Console:
+    """Where people read: beside the output when that is JSON."""
+    return Console(stderr=as_json)
+
+
+def print_json(values: Any) -> None:
+    """JSON on the output."""
+    typer.echo(json.dumps(values, indent=1))
+
+
+def check_file(path: Path | None) -> None:
+    """Raise ValueError when a file to write at the end cannot be written."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ValueError(f"--out {path} is a folder; name a file in it")
+    check_place(path.parent)
+
+
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
     """What cannot be done ends with a message, not with a traceback."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, kind, *where: f"warning: {message}\n"
     try:
         yield
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    except (OSError, RuntimeError, MemoryError) as error:
+        typer.echo(sentence(error), err=True)
+        raise typer.Exit(1) from error
     except ImportError as error:  # a package that only some data need
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from error
+    finally:
+        warnings.formatwarning = before
+
+
+def sentence(error: Exception) -> str:
+    """A failure of the machine or of a try as a line; what else there is, is raised again."""
+    if isinstance(error, StepError):
+        return str(error)
+    if isinstance(error, OSError):
+        at = f"{error.filename}: " if error.filename else ""
+        return f"{at}{error.strerror or first_line(error)}"
+    if isinstance(error, MemoryError) or is_out_of_memory(str(error)):
+        return f"out of memory ({first_line(error)}); choose a smaller --batch, --side or --size"
+    raise error

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from actzip.commands import options
 from actzip.commands.options import option
 from actzip.memory.measure import size as shown
-from actzip.methods import METHODS
+from actzip.methods import METHODS, resolve
 from actzip.report import html
 from actzip.report.modules import Share
 from actzip.tasks.config import make
 from actzip.tasks.journal import replace_text
 from actzip.tasks.profile import Profile, compressed, plain
+from actzip.tasks.ranks import alone
 from actzip.tasks.spelling import label
 from actzip.tasks.subject import Subject, builtin, imported
 
+PLAIN = "plain"
 _MOST = 20  #: modules of the table; the page has them all
 
 
@@ -42,22 +44,26 @@ def profile(
     channels_last: options.ChannelsLast = None,
     side: options.Side = None,
     length: options.Length = None,
+    void: options.Void = None,
+    text_column: options.TextColumn = None,
+    label_column: options.LabelColumn = None,
+    strict: options.Strict = None,
     threads: options.Threads = None,
     out: Annotated[Path | None, option("Write the same as a page with pictures.")] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Show where activation bytes are, per module and per op, before and after methods.
 
     One forward and backward pass with each, no training. Without a function: a built-in model.
     """
     with options.refusals():
-        chosen = options.methods(context.params["methods"])
-        for name, _ in chosen:
-            if name not in METHODS:
-                raise ValueError(f"profile shows {', '.join(METHODS)}, got {name!r}")
+        alone("profile")
+        options.check_file(out)
+        chosen = _chosen(context.params["methods"])
         subject = _subject(function, context.params)
         found = [plain(subject)]
         found += [compressed(subject, label(*each), *each) for each in chosen]
-    console = Console()
+    console = options.console(as_json)
     console.print(subject.name, markup=False)
     console.print(summary(found))
     console.print(shares("module", found, [each.modules for each in found]))
@@ -65,12 +71,29 @@ def profile(
     if out is not None:
         replace_text(out, page(subject.name, found))
         console.print(f"report: {out}", markup=False, soft_wrap=True)
+    if as_json:
+        told = [{**asdict(each), "ratio": each.ratio} for each in found]
+        options.print_json({"name": subject.name, "torch": torch.__version__, "found": told})
+
+
+def _chosen(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """The methods to show beside plain, which is always shown first."""
+    chosen = options.methods(text)
+    for name, own in chosen:
+        if name not in (PLAIN, *METHODS):
+            raise ValueError(
+                f"profile shows {', '.join((PLAIN, *METHODS))}, got {name!r}; "
+                "`actzip compare` also has checkpoint and bf16"
+            )
+        resolve("lossless" if name == PLAIN else name, own)  # says what is wrong with options
+    return [each for each in chosen if each[0] != PLAIN]
 
 
 def _subject(function: str | None, params: dict[str, Any]) -> Subject:
     given = options.given(params)
     threads = given.pop("threads", None)
     if threads is not None:
+        make(threads=threads)  # says what is wrong with it
         torch.set_num_threads(threads)
     if function is None:
         return builtin(make(**given))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,21 +13,23 @@ import typer
 from rich.console import Console
 
 from actzip.commands import options
+from actzip.commands.board import short
 from actzip.commands.progress import Bar
 from actzip.commands.table import LEGEND, table
 from actzip.commands.write import write_report
 from actzip.memory.measure import call_fresh
 from actzip.methods import METHODS
 from actzip.tasks import engine, journal
-from actzip.tasks.config import BASELINES, Config, make
+from actzip.tasks.config import BASELINES, Config, make, read_config
 from actzip.tasks.plan import folder_name
+from actzip.tasks.ranks import Ranks, end, joined, leave
 from actzip.tasks.result import Result
 from actzip.tasks.spelling import label, pairs, parse
 from actzip.tasks.summary import rows
 
 #: what is set side by side when no method is named
 DEFAULT = ("plain", "lossless", "fixed")
-RESULTS = "results.json"
+RESULTS, ERROR = "results.json", "error.txt"
 
 
 def train(
@@ -58,6 +61,10 @@ def train(
     side: options.Side = None,
     length: options.Length = None,
     limit: options.Limit = None,
+    void: options.Void = None,
+    text_column: options.TextColumn = None,
+    label_column: options.LabelColumn = None,
+    strict: options.Strict = None,
     threads: options.Threads = None,
     out: Annotated[
         Path | None, options.option("Folder for metrics, checkpoint, result and report.")
@@ -66,18 +73,26 @@ def train(
     resume: Annotated[
         Path | None, options.option("A run's folder or checkpoint to go on from.")
     ] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Train a model; with several methods, once per method, and compare the costs.
 
     Without any option: a small ResNet on handwritten digits, plain and compressed. Ctrl-C
-    leaves a checkpoint; `--resume` goes on from it bit for bit.
+    leaves a checkpoint; `--resume` goes on from it bit for bit. Under torchrun all processes
+    train one model together, each with its part of every batch.
     """
     with options.refusals():
-        jobs = _jobs(context.params)
+        ranks = joined()
+        jobs = _jobs(context.params, ranks)
         loop = jobs[0].loop()  # also when it runs elsewhere: what cannot work says so now
-    console = Console()
+        loop.check()
+    console = options.console(as_json)
+    console.quiet = not ranks.first
     if len(jobs) == 1:
         results = [_here(loop, jobs[0], console)]
+        leave(ranks)
+        if not ranks.first:
+            end(ranks)
     else:
         del loop
         results = [_elsewhere(job, console) for job in jobs]
@@ -89,6 +104,9 @@ def train(
     report = write_report(folder, results, rows(results))
     console.print(f"metrics, checkpoint and result: {folder}", markup=False, soft_wrap=True)
     console.print(f"report: {report}", markup=False, soft_wrap=True)
+    if as_json:
+        options.print_json(figures(results))
+    end(ranks)
 
 
 @dataclass(frozen=True)
@@ -99,6 +117,7 @@ class Job:
     out: Path
     checkpoint: Path | None = None
     resume: Path | None = None
+    ranks: Ranks = field(default_factory=Ranks)
 
     @property
     def label(self) -> str:
@@ -106,25 +125,44 @@ class Job:
 
     def stopped(self) -> typer.Exit:
         """Tell how to go on; what to raise then."""
+        if self.ranks.first:
+            typer.echo(f"stopped; {self._hint}")
+        return typer.Exit(130)
+
+    def failed(self, why: str, trace: str = "") -> typer.Exit:
+        """Tell why it failed and how to go on; a traceback goes into the folder."""
+        typer.echo(f"the {self.label} run failed: {why}; {self._hint}", err=True)
+        if trace:
+            with contextlib.suppress(OSError):
+                journal.replace_text(self.out / ERROR, trace)
+                typer.echo(f"where it failed: {self.out / ERROR}", err=True)
+        return typer.Exit(1)
+
+    @property
+    def _hint(self) -> str:
         place = self.checkpoint or self.out
         saved = (place / journal.CHECKPOINT if place == self.out else place).exists()
-        hint = f"go on with: actzip train --resume {place}" if saved else "nothing was saved yet"
-        typer.echo(f"stopped; {hint}")
-        return typer.Exit(130)
+        return f"go on with: actzip train --resume {place}" if saved else "nothing was saved yet"
 
     def loop(self) -> engine.Loop:
         """The run, ready to go on."""
-        files = journal.Journal(self.out, self.checkpoint)
-        made = engine.Loop(self.config, engine.load(self.config), files)
+        if self.checkpoint is not None and self.checkpoint.is_dir():
+            raise ValueError(f"--checkpoint {self.checkpoint} is a folder; name a file in it")
+        files = journal.Journal(None)
+        if self.ranks.first:
+            for place in filter(None, (self.out, self.checkpoint and self.checkpoint.parent)):
+                journal.check_place(place)
+            files = journal.Journal(self.out, self.checkpoint)
+        made = engine.Loop(self.config, engine.load(self.config), files, ranks=self.ranks)
         if self.resume is not None:
             made.load_state_dict(journal.read_checkpoint(self.resume))
         return made
 
 
-def _jobs(params: dict[str, Any]) -> list[Job]:
+def _jobs(params: dict[str, Any], ranks: Ranks) -> list[Job]:
     given = options.given(params)
     if params["resume"] is not None:
-        return [_resumed(given, params)]
+        return [replace(_resumed(given, params), ranks=ranks)]
     configs = [make(**given, method=name, options=own) for name, own in _methods(params)]
     first, out, checkpoint = configs[0], params["out"], params["checkpoint"]
     if len(configs) > 1 and checkpoint is not None:
@@ -132,10 +170,16 @@ def _jobs(params: dict[str, Any]) -> list[Job]:
     if out is None:
         what = first.method if len(configs) == 1 else "methods"
         out = options.free(options.RUNS / f"{first.task}-{first.model}-{what}")
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+    elif not ranks.first:
+        pass  # the first process looks, and may have made it by now
+    elif out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is no folder; name another place")
+    elif out.exists() and any(each.suffix != journal.NEW for each in out.iterdir()):
         raise ValueError(f"--out {out} is there already; --resume it, or name another folder")
     if len(configs) == 1:
-        return [Job(first, out, checkpoint)]
+        return [Job(first, out, checkpoint, ranks=ranks)]
+    if ranks.world > 1:
+        raise ValueError("under torchrun one method is trained with; name it with --method")
     return [Job(each, out / folder_name(each)) for each in configs]
 
 
@@ -154,7 +198,7 @@ def _methods(params: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 def _resumed(given: dict[str, Any], params: dict[str, Any]) -> Job:
     """The run of a checkpoint; an option that differs from its own is refused."""
     resume: Path = params["resume"]
-    config = Config(**journal.read_checkpoint(resume)["config"])
+    config = read_config(journal.read_checkpoint(resume))
     if params["method"]:
         (given["method"], given["options"]), *others = _methods(params)
         if others:
@@ -177,6 +221,9 @@ def _here(loop: engine.Loop, job: Job, console: Console) -> Result:
         except KeyboardInterrupt:
             bar.stop()
             raise job.stopped() from None
+        except (OSError, RuntimeError, MemoryError) as error:
+            bar.stop()
+            raise job.failed(options.sentence(error)) from error
         bar.done(result)
     return result
 
@@ -191,8 +238,7 @@ def _elsewhere(job: Job, console: Console) -> Result:
             raise job.stopped() from None
         except RuntimeError as error:
             bar.stop()
-            typer.echo(f"the {job.label} run failed: {error}", err=True)
-            raise typer.Exit(1) from error
+            raise job.failed(short(str(error)), str(error)) from error
         bar.done(result)
     return result
 

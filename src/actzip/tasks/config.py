@@ -8,6 +8,7 @@ from typing import Any
 
 from actzip import methods
 from actzip.tasks.catalogue import TASKS
+from actzip.tasks.data import task_of
 from actzip.tasks.task import Recipe, Task
 
 #: ways to train that need no session: PyTorch as it is, recomputing blocks, autocast
@@ -15,6 +16,8 @@ BASELINES = ("plain", "checkpoint", "bf16")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("onecycle", "cosine", "constant")
 PRECISIONS = ("fp32", "bf16")
+_SEEDS = 2**62  #: twice a seed is a seed of PyTorch, which has 64 bits
+_THREADS = 1024  #: a hundred million ended in a crash without a word
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,10 @@ class Config:
     length: int | None = None  #: of texts in tokens; None leaves the data's own
     limit: int | None = None  #: most examples of a split; None takes all
     threads: int | None = None  #: None leaves PyTorch's own choice
+    void: int | None = None  #: value of a mask's pixels that do not count; None: 255
+    text_column: str | None = None  #: of a table; None: guessed
+    label_column: str | None = None
+    strict: bool = False  #: refuse data in which anything is wrong
 
     def __post_init__(self) -> None:
         for name, allowed in (
@@ -66,6 +73,9 @@ class Config:
         ):
             _at_least(name, getattr(self, name), 1)
         _at_least("seed", self.seed, 0)
+        for name, most in (("seed", _SEEDS), ("threads", _THREADS)):
+            if (getattr(self, name) or 0) > most:
+                raise ValueError(f"{name} must be at most {most}, got {getattr(self, name)}")
         for name, least in (("rate", 1e-12), ("decay", 0.0), ("clip", 0.0)):
             value = getattr(self, name)
             if not least <= value < float("inf"):
@@ -79,8 +89,9 @@ class Config:
                 "parts; choose a divisor of the batch"
             )
         known = self.kind.models[self.model].sizes
-        for name in self.sizes:
+        for name, value in self.sizes.items():
             _one_of(f"size of the model {self.model!r}", name, tuple(known))
+            _check_size(f"size {name} of the model {self.model!r}", value, known[name])
         for name, value in self.options.items():
             if not isinstance(value, int | float | str | None):
                 raise ValueError(
@@ -92,7 +103,11 @@ class Config:
                 given = ", ".join(self.options)
                 raise ValueError(f"the method {self.method!r} takes no options, got {given}")
         else:
-            methods.resolve(self.method, dict(self.options))  # says what is wrong with them
+            try:
+                methods.resolve(self.method, dict(self.options))  # says what is wrong with them
+            except TypeError as error:  # a word where a number belongs
+                given = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+                raise ValueError(f"the method {self.method!r} with {given}: {error}") from error
 
     @property
     def kind(self) -> Task:
@@ -108,12 +123,17 @@ class Config:
         return asdict(self)
 
 
-def make(task: str = "classify", **given: Any) -> Config:
-    """A config in which everything not given (or None) is the task's or the model's default."""
+def make(task: str | None = None, **given: Any) -> Config:
+    """A config in which everything not given (or None) is the task's or the model's default.
+
+    Without a task it is the one that the data are for, else classify.
+    """
     given = {name: value for name, value in given.items() if value is not None}
     unknown = set(given) - {each.name for each in fields(Config)}
     if unknown:
         raise ValueError(f"a config has no {', '.join(sorted(unknown))}")
+    if task is None:
+        task = task_of(given["data"]) if "data" in given else "classify"
     _one_of("task", task, tuple(TASKS))
     kind = TASKS[task]
     model = given.get("model", kind.model)
@@ -136,6 +156,25 @@ def _advised(recipe: Recipe, given: Mapping[str, Any]) -> dict[str, Any]:
 def _one_of(what: str, value: Any, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"unknown {what}: {value!r}; allowed are {', '.join(allowed)}")
+
+
+def read_config(state: Mapping[str, Any]) -> Config:
+    """The config in a checkpoint; a ValueError when it is of another actzip."""
+    try:
+        return Config(**state["config"])
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"the checkpoint is of another actzip: {error}") from error
+
+
+def _check_size(what: str, value: Any, default: Any) -> None:
+    """Whole numbers where the default is one, else a share such as that of dropout."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(default, int):
+        fits, kind = isinstance(value, int) and number and value >= 1, "a whole number, 1 or more"
+    else:
+        fits, kind = number and 0 <= value < 1, "a number from 0 to below 1"
+    if not fits:
+        raise ValueError(f"{what} must be {kind}, got {value!r}; the default is {default!r}")
 
 
 def _at_least(name: str, value: Any, least: int) -> None:

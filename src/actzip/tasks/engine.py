@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,14 +17,18 @@ from torch import Tensor
 from actzip.memory.measure import reset_resident_peak, resident
 from actzip.tasks import data as sources
 from actzip.tasks import sites
-from actzip.tasks.config import Config
+from actzip.tasks.config import Config, read_config
 from actzip.tasks.cost import cost
 from actzip.tasks.interrupt import Interrupt
 from actzip.tasks.journal import Journal, read_checkpoint
+from actzip.tasks.ranks import Ranks
 from actzip.tasks.result import History, Progress, Result
-from actzip.tasks.task import Batch
+from actzip.tasks.task import Batch, first_line
 from actzip.tasks.trainer import Part, Trainer, laid_out
 
+#: settings that decide what is read
+_READING = ("side", "length", "limit", "void", "text_column", "label_column", "strict")
+_APART = 1_000_003  #: between the seeds of processes that train together
 _WARMUP = 2  #: steps that are not timed: oneDNN builds its kernels in them
 
 
@@ -47,9 +53,12 @@ def run(
 
 def load(config: Config) -> sources.Data:
     """The data of a run. The split does not depend on the run's seed: runs stay comparable."""
-    return sources.load(
-        config.data, config.task, side=config.side, length=config.length, limit=config.limit
-    )
+    with warnings.catch_warnings():
+        if multiprocessing.parent_process() is not None:  # who started this run was warned
+            warnings.simplefilter("ignore", sources.DataWarning)
+        return sources.load(
+            config.data, config.task, **{name: getattr(config, name) for name in _READING}
+        )
 
 
 class Loop:
@@ -61,7 +70,10 @@ class Loop:
         data: sources.Data,
         journal: Journal,
         notify: Callable[[Progress], None] | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
+        self.ranks = ranks or Ranks()
+        self.ranks.check(config.batch, config.accumulate)
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         self.per_epoch = len(data.train) // config.batch
@@ -73,6 +85,9 @@ class Loop:
         self.config, self.data, self.journal, self.notify = config, data, journal, notify
         self.steps = config.epochs * self.per_epoch
         self.trainer = self._trainer(config.method)
+        self.trainer.called = self.ranks.shared(self.trainer.model)
+        if not self.ranks.first:  # dropout of its own, weights as the others
+            torch.manual_seed(config.seed + _APART * self.ranks.rank)
         self.history = History()
         self.interrupt = Interrupt()
         self.shuffling = torch.Generator().manual_seed(2 * config.seed)
@@ -82,8 +97,27 @@ class Loop:
         options = self.config.options if method == self.config.method else {}
         return Trainer(replace(self.config, method=method, options=options), self.data, self.steps)
 
+    def check(self) -> None:
+        """One forward pass, so that sizes which do not go together are told before any training."""
+        config, model = self.config, self.trainer.model
+        part = self._part(torch.arange(min(2, config.batch)))
+        try:
+            with torch.no_grad(), self.trainer.precision():
+                config.kind.loss(model.eval(), part.inputs, part.targets)
+        except (RuntimeError, IndexError) as error:
+            raise ValueError(
+                f"{config.kind.described(config.model, config.sizes)} does not run on "
+                f"{self.data.name}, inputs {tuple(part.inputs.shape[1:])}: {first_line(error)}"
+            ) from error
+        finally:
+            model.train()
+
     def run(self) -> Result:
-        self.journal.start(len(self.history.losses))
+        if self.ranks.world > 1:
+            begun = self.state_dict()  # all processes make it together
+            self.journal.start(len(self.history.losses), lambda: begun)
+        else:
+            self.journal.start(len(self.history.losses), self.state_dict)
         low = reset_resident_peak()
         began = time.perf_counter() - self.history.seconds
         try:
@@ -112,6 +146,7 @@ class Loop:
         while history.done < self.per_epoch:
             start = history.done * config.batch
             self._step(torch.tensor(history.order[start : start + config.batch]))
+            self.interrupt.asked = self.ranks.any(self.interrupt.asked)  # all stop together
             self.interrupt.check()
         epoch = history.epoch + 1
         if epoch % config.test_every == 0 or epoch == config.epochs:
@@ -124,10 +159,11 @@ class Loop:
         history, trainer = self.history, self.trainer
         rate = trainer.rate
         parts = [
-            self._part(each, self.augmenting) for each in indices.chunk(self.config.accumulate)
+            self.ranks.own(self._part(each, self.augmenting))
+            for each in indices.chunk(self.config.accumulate)
         ]
         began = time.perf_counter()
-        loss = trainer.step(parts)
+        loss = self.ranks.mean(trainer.step(parts))
         seconds = time.perf_counter() - began
         history.done += 1
         history.losses.append(loss)
@@ -172,13 +208,14 @@ class Loop:
 
     def _tests(self) -> Iterator[Batch]:
         for indices in torch.arange(len(self.data.test)).split(self.config.batch):
-            self.interrupt.check()
+            if self.ranks.world == 1:  # together they stop after a step only
+                self.interrupt.check()
             inputs, targets = self.data.test.batch(indices)
             yield laid_out(self.config, inputs), targets
 
     def _result(self, resident_peak: int | None) -> Result:
         history = self.history
-        size = self.config.batch // self.config.accumulate
+        size = self.config.batch // self.config.accumulate // self.ranks.world
         result = Result(
             config=self.config,
             metrics={k: v for k, v in history.tests[-1].items() if k != "epoch"},
@@ -199,19 +236,35 @@ class Loop:
         return result
 
     def state_dict(self) -> dict[str, Any]:
+        """What a resumed run needs; processes that train together must all ask for it."""
+        trainer = self.trainer.state_dict()
+        own = {name: trainer[name] for name in ("session", "random")}
         return {
             "config": self.config.plain(),
-            "trainer": self.trainer.state_dict(),
+            "trainer": trainer,
+            "ranks": self.ranks.gathered(own),
             "history": asdict(self.history),
             "shuffling": self.shuffling.get_state(),
             "augmenting": self.augmenting.get_state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        saved = Config(**state["config"])
+        saved = read_config(state)
         if saved != self.config:
             raise ValueError(f"the checkpoint is of {saved}, this run is {self.config}")
-        self.trainer.load_state_dict(state["trainer"])
-        self.history = History(**state["history"])
-        self.shuffling.set_state(state["shuffling"])
-        self.augmenting.set_state(state["augmenting"])
+        own = state.get("ranks", [{}])
+        if len(own) != self.ranks.world:
+            raise ValueError(
+                f"the checkpoint is of {len(own)} processes, this run has {self.ranks.world}; "
+                f"go on with as many"
+            )
+        try:
+            self.trainer.load_state_dict({**state["trainer"], **own[self.ranks.rank]})
+            self.history = History(**state["history"])
+            self.shuffling.set_state(state["shuffling"])
+            self.augmenting.set_state(state["augmenting"])
+        except (RuntimeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"the checkpoint does not fit the run that it names: {first_line(error)}; was it "
+                "written by another actzip, or has the data changed?"
+            ) from error

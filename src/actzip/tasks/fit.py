@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +21,28 @@ from actzip.tasks.trainer import Part, Trainer, laid_out
 STEPS = 3  #: of a try: the second has the optimizer's state, the third what a method has learned
 OVER = 77  #: exit code of a process that was ended because it was above the limit
 _EXAMPLES = 64  #: that are loaded, and repeated to fill a batch
+_MEMORY = re.compile(
+    r"MemoryError|bad_alloc|can't allocate memory|cannot allocate memory|not enough memory"
+    r"|out of memory(?!\?)",  # with a question mark it is a guess of `call_fresh`
+    re.IGNORECASE,
+)
 _GLANCE = 0.005  #: seconds between two looks at the resident memory
+
+
+class StepError(RuntimeError):
+    """A try that failed for another reason than memory: no batch size mends that."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What a process holds before its first step, in bytes; no batch can take less."""
+
+    imports: int
+    model: int  #: the examples, the weights, the session
+
+    @property
+    def total(self) -> int:
+        return self.imports + self.model
 
 
 @dataclass(frozen=True)
@@ -32,6 +54,7 @@ class Try:
     resident_peak: int | None = None  #: of the whole process, imports included
     seconds: float | None = None  #: of the last step
     why: str = ""  #: it does not fit
+    took: float = field(default=0.0, compare=False)  #: seconds of the whole try
 
 
 @dataclass(frozen=True)
@@ -82,14 +105,39 @@ def search(tried: Callable[[int], bool], start: int, most: int, within: float) -
 
 
 def attempt(config: Config, limit: int) -> Try:
-    """Do steps of `config` in a fresh process end, and never above `limit` bytes?"""
-    small = replace(config, limit=min(config.limit or _EXAMPLES, _EXAMPLES))
+    """Do steps of `config` in a fresh process end, and never above `limit` bytes?
+
+    Raises StepError when they fail for another reason.
+    """
+    began = time.perf_counter()
     try:
-        peak, seconds = call_fresh(steps, small, limit)
+        peak, seconds = call_fresh(steps, _small(config), limit)
     except RuntimeError as error:
-        return Try(config.batch, False, why=_why(str(error)))
-    fits = peak <= limit
-    return Try(config.batch, fits, peak, seconds, "" if fits else "above the limit")
+        why = _why(str(error))
+        return Try(config.batch, False, why=why, took=time.perf_counter() - began)
+    fits, took = peak <= limit, time.perf_counter() - began
+    return Try(config.batch, fits, peak, seconds, "" if fits else "above the limit", took)
+
+
+def floor(config: Config) -> Floor:
+    """What a fresh process with the model of `config` holds before any step."""
+    try:
+        found: Floor = call_fresh(_floor, _small(config))
+    except RuntimeError as error:
+        raise StepError(_why(str(error))) from error
+    return found
+
+
+def _small(config: Config) -> Config:
+    return replace(config, limit=min(config.limit or _EXAMPLES, _EXAMPLES))
+
+
+def _floor(config: Config) -> Floor:
+    imports = _resident("VmRSS")
+    trainer = Trainer(config, engine.load(config), STEPS)
+    held = _resident("VmRSS")
+    trainer.close()
+    return Floor(imports, max(0, held - imports))
 
 
 def steps(config: Config, limit: int) -> tuple[int, float]:
@@ -113,10 +161,14 @@ def steps(config: Config, limit: int) -> tuple[int, float]:
         trainer.step([part])
         seconds = time.perf_counter() - began
     ended.set()
-    peak = resident("VmHWM")
-    if peak is None:
+    return _resident("VmHWM"), seconds
+
+
+def _resident(name: str) -> int:
+    found = resident(name)
+    if found is None:
         raise RuntimeError("resident memory is read from /proc/self/status, which is not here")
-    return peak, seconds
+    return found
 
 
 def _guard(limit: int, ended: threading.Event) -> None:
@@ -125,20 +177,23 @@ def _guard(limit: int, ended: threading.Event) -> None:
             os._exit(OVER)
 
 
+def is_out_of_memory(error: str) -> bool:
+    """Whether a failure of a step is one of memory, by what it says."""
+    return bool(_MEMORY.search(error))
+
+
 def _why(error: str) -> str:
-    if f"exit code {OVER}:" in error:
+    """Why a try does not fit; raises StepError when memory has nothing to do with it."""
+    code = re.search(r"exit code (-?\d+):", error)
+    if code is not None and int(code[1]) == OVER:
         return "above the limit"
+    if code is not None and int(code[1]) == -signal.SIGKILL:
+        return "killed, as the system does when memory runs out"
     lines = [line.strip() for line in error.splitlines() if line.strip()]
-    return lines[-1] if lines else "no reason given"
-
-
-def read_size(text: str) -> int:
-    """Bytes out of a text such as 4GiB, 512 MB or 1000000."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text, re.IGNORECASE)
-    if match is None or (match[3] and not match[2]):
-        raise ValueError(f"a size is written like 4GiB, 512MB or 1000000 (bytes), got {text!r}")
-    power = "kmgt".find(match[2].lower()) + 1 if match[2] else 0
-    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+    last = lines[-1] if lines else "no reason given"
+    if is_out_of_memory(last):
+        return last
+    raise StepError(last)
 
 
 def available() -> int | None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
 CHECKPOINT = "checkpoint.pt"
 METRICS = "metrics.jsonl"
 RESULT = "result.json"
+NEW = ".new"  #: ending of a file that is not whole yet; a kill may leave one, nothing reads it
 _VERSION = 1
+_PARTS = {"config", "trainer", "history", "shuffling", "augmenting"}
 
 
 class Journal:
@@ -22,19 +26,25 @@ class Journal:
         self.folder = folder
         self.checkpoint = checkpoint or (None if folder is None else folder / CHECKPOINT)
 
-    def start(self, step: int) -> None:
-        """Begin at `step`: later lines, of a run that went on after its checkpoint, are dropped."""
+    def start(self, step: int, state: Callable[[], dict[str, Any]]) -> None:
+        """Begin at `step`: later lines, of a run that went on after its checkpoint, are dropped.
+
+        A run that begins saves `state()` first: whenever it is killed, there is a checkpoint to
+        go on from, and a place that cannot be written says so before the first step.
+        """
+        if self.checkpoint is not None and not (step and self.checkpoint.exists()):
+            self.save(state())
         if self.folder is None:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         path = self.folder / METRICS
-        lines = path.read_text().splitlines() if path.exists() and step else []
-        kept = [line for line in lines if json.loads(line)["step"] <= step]
+        lines = path.read_text("utf-8", "replace").splitlines() if path.exists() and step else []
+        kept = [line for line in lines if 0 <= _step(line) <= step]
         replace_text(path, "".join(line + "\n" for line in kept))
 
     def line(self, **values: Any) -> None:
         if self.folder is not None:
-            with (self.folder / METRICS).open("a") as file:
+            with (self.folder / METRICS).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(values) + "\n")
 
     def result(self, values: dict[str, Any]) -> None:
@@ -42,13 +52,36 @@ class Journal:
             replace_text(self.folder / RESULT, json.dumps(values, indent=1) + "\n")
 
     def save(self, state: dict[str, Any]) -> None:
-        """Replace the checkpoint; a crash leaves the old one whole."""
+        """Replace the checkpoint; a crash, of the machine too, leaves the old or the new whole."""
         if self.checkpoint is None:
             return
-        self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.checkpoint.with_name(self.checkpoint.name + ".new")
-        torch.save({"version": _VERSION, **state}, fresh)
-        os.replace(fresh, self.checkpoint)
+        make_folder(self.checkpoint.parent)
+        self._keep_lines()
+        replace(self.checkpoint, lambda file: _dump({"version": _VERSION, **state}, file))
+
+    def _keep_lines(self) -> None:
+        """The lines up to a checkpoint are on the disk before it is."""
+        if self.folder is not None and (self.folder / METRICS).exists():
+            with (self.folder / METRICS).open("a") as file:
+                os.fsync(file.fileno())
+
+
+def _step(line: str) -> int:
+    """The step of a line; -1 for one that a kill cut off."""
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, TypeError, KeyError):
+        return -1
+
+
+def _dump(state: dict[str, Any], file: IO[bytes]) -> None:
+    try:
+        torch.save(state, file)
+    except RuntimeError as error:
+        # its writer fails once more while it closes the file, which hides what had happened
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
@@ -57,7 +90,7 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        values: dict[str, Any] = json.loads(path.read_text())
+        values: dict[str, Any] = json.loads(path.read_text("utf-8"))
         return {**values}  # a list is no result
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} is no result of actzip: {error}; remove that folder") from error
@@ -72,15 +105,74 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         )
     try:
         state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise ValueError(f"{file} is no checkpoint of actzip train: {error}") from error
-    if not isinstance(state, dict) or state.get("version") != _VERSION:
-        raise ValueError(f"{file} is no checkpoint that this actzip reads (version {_VERSION})")
+    except Exception as error:  # torch's own message is a page about pickles
+        raise ValueError(
+            f"{file} is no checkpoint of actzip train, or it is damaged "
+            f"({type(error).__name__}); --resume takes a run's folder or its {CHECKPOINT}"
+        ) from error
+    if not isinstance(state, dict) or not set(state) >= _PARTS:
+        raise ValueError(
+            f"{file} is no checkpoint of actzip train: it holds other things; --resume takes a "
+            f"run's folder or its {CHECKPOINT}"
+        )
+    if state.get("version") != _VERSION:
+        raise ValueError(
+            f"{file} is no checkpoint that this actzip reads: it has version "
+            f"{state.get('version')}, wanted is {_VERSION}; go on with the actzip that wrote it"
+        )
     return state
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, or tell in a sentence why it cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot(folder, error) from error
+
+
+def check_place(folder: Path) -> None:
+    """Raise ValueError when no file can be written into `folder`; folders it made are removed."""
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    make_folder(folder)
+    probe = folder / f".actzip-{os.getpid()}{NEW}"
+    try:
+        replace(probe, lambda file: file.write(bytes(4096)))
+    except OSError as error:
+        raise _cannot(folder, error) from error
+    finally:
+        probe.unlink(missing_ok=True)
+        for each in made:
+            with contextlib.suppress(OSError):
+                each.rmdir()
+
+
+def _cannot(folder: Path, error: OSError) -> ValueError:
+    reason = "it is no folder" if isinstance(error, FileExistsError) else error.strerror
+    return ValueError(f"{folder} cannot be written ({reason}); name another place")
+
+
+def replace(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file whole or not at all: it is on the disk before it takes the old one's place."""
+    fresh = path.with_name(path.name + NEW)
+    try:
+        with fresh.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # a full disk shall not be left fuller
+            fresh.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":  # elsewhere a folder cannot be opened
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
 def replace_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text)
-    os.replace(fresh, path)
+    """The same for a text."""
+    replace(path, lambda file: file.write(text.encode()))

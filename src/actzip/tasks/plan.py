@@ -9,7 +9,7 @@ from pathlib import Path
 
 from actzip.memory.measure import call_fresh
 from actzip.tasks import engine, journal
-from actzip.tasks.config import Config
+from actzip.tasks.config import Config, read_config
 from actzip.tasks.result import Progress, Result
 from actzip.tasks.spelling import label
 
@@ -44,7 +44,7 @@ class Run:
             self._check(result.config)
             return result
         if self._checkpoint.exists():
-            self._check(Config(**journal.read_checkpoint(self.folder)["config"]))
+            self._check(read_config(journal.read_checkpoint(self.folder)))
         return None
 
     def go(self, listen: Callable[[Progress], None]) -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -67,6 +68,12 @@ def imported(target: str) -> Subject:
             ) from error
         except AttributeError as error:
             raise ValueError(f"the module {module} has no {name}") from error
+        try:
+            inspect.signature(function).bind()
+        except TypeError as error:
+            raise ValueError(
+                f"{target} is called without arguments, and cannot be: {error}"
+            ) from error
         made = function()
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)):
         raise ValueError(

@@ -61,4 +61,21 @@ class Task(ABC):
     def build(self, name: str, data: Data, sizes: Mapping[str, Any]) -> nn.Module:
         """The named model for `data`, with `sizes` over its defaults."""
         model = self.models[name]
-        return model.build(data, **{**model.sizes, **sizes})
+        try:
+            return model.build(data, **{**model.sizes, **sizes})
+        except (RuntimeError, TypeError, ValueError, AssertionError) as error:
+            raise ValueError(
+                f"{self.described(name, sizes)} cannot be built for {data.name}: "
+                f"{first_line(error)}"
+            ) from error
+
+    def described(self, name: str, sizes: Mapping[str, Any]) -> str:
+        """A model with its sizes, for messages."""
+        given = {**self.models[name].sizes, **sizes}
+        return f"{name} with " + ", ".join(f"{key}={value}" for key, value in given.items())
+
+
+def first_line(error: BaseException) -> str:
+    """What an exception says, without the pages that may follow."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

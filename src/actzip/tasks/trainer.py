@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import lr_scheduler
 
 import actzip
@@ -49,11 +50,12 @@ class Trainer:
         self.optimizer = optimizer(config, self.model)
         self.schedule = schedule(config, self.optimizer, steps)
         self.session = attach(config, self.model, self.optimizer)
+        self.called = self.model  #: what forward passes go through; DDP's wrapper under torchrun
 
     def loss(self, part: Part) -> Tensor:
         """The forward pass of one part."""
         with self.precision():
-            return self.task.loss(self.model, part.inputs, part.targets)
+            return self.task.loss(self.called, part.inputs, part.targets)
 
     def precision(self) -> contextlib.AbstractContextManager[object]:
         if self.config.autocast:
@@ -63,13 +65,20 @@ class Trainer:
     def step(self, parts: Iterable[Part]) -> float:
         """One step of the optimizer over the mean loss of all parts; that loss."""
         total = 0.0
-        for part in parts:
-            loss = self.loss(part) / self.config.accumulate
-            loss.backward()
+        for number, part in enumerate(parts, 1):
+            with self._synced(number == self.config.accumulate):
+                loss = self.loss(part) / self.config.accumulate
+                loss.backward()
             total += loss.item()
         self.advance()
         self.schedule.step()
         return total
+
+    def _synced(self, last: bool) -> contextlib.AbstractContextManager[object]:
+        """Processes that train together exchange gradients once, with the last part."""
+        if isinstance(self.called, DistributedDataParallel) and not last:
+            return self.called.no_sync()
+        return contextlib.nullcontext()
 
     def advance(self) -> None:
         """One step of the optimizer with the gradients that are there."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from actzip.tasks import digits
-from actzip.tasks.data import BUILTIN, DataError, load
+from actzip.tasks.data import BUILTIN, DataError, load, task_of
 from actzip.tasks.data.contract import TASKS
 
 
@@ -45,6 +45,7 @@ def test_a_seed_chooses_split_and_limit() -> None:
         ("no-such", "lm", "is no built-in name and no path; built-in for lm: shakespeare"),
         ("digits", "text", "'digits' is for classify; built-in for text: movie-reviews"),
         ("absent/folder", "detect", "is no built-in name and no path"),
+        ("", "detect", "'' is no built-in name and no path"),
     ],
 )
 def test_what_is_not_there_is_said_with_what_is(name: str, task: str, message: str) -> None:
@@ -56,7 +57,7 @@ def test_a_name_goes_before_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "digits").mkdir()
     monkeypatch.chdir(tmp_path)
     assert load("digits", "classify", side=8).classes == tuple("0123456789")
-    with pytest.raises(DataError, match="0 class folders"):
+    with pytest.raises(DataError, match="no layout that classify reads"):
         load("./digits", "classify")
 
 
@@ -73,6 +74,48 @@ def test_senseless_sizes_are_refused() -> None:
         load("digit-scenes", "detect", length=9)
 
 
+def test_options_of_other_data_are_refused() -> None:
+    with pytest.raises(DataError, match="void is for segment data, these are for classify: 11"):
+        load("digits", "classify", void=11)
+    with pytest.raises(DataError, match="text_column is for text data, these are for lm"):
+        load("shakespeare", "lm", text_column="review")
+
+
 def test_a_data_error_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="no built-in name"):
         load("no-such", "classify")
+
+
+def test_a_name_says_its_task_where_it_has_one() -> None:
+    assert task_of("digits") == "classify"
+    assert task_of("shakespeare") == "lm"
+    with pytest.raises(DataError, match="scenes fits detect and segment; say which with --task"):
+        task_of("scenes")
+    with pytest.raises(DataError, match="is no path and no built-in name"):
+        task_of("no-such")
+    with pytest.raises(DataError, match="'' is no path"):
+        task_of("")
+
+
+def test_files_say_their_task(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text")
+    (tmp_path / "a.csv").write_text("text,label\na,b\n")
+    assert task_of(str(tmp_path / "a.txt")) == "lm"
+    assert task_of(str(tmp_path / "a.csv")) == "text"
+    assert task_of(str(tmp_path)) == "text"
+
+
+def test_what_fits_nothing_is_shown_as_a_tree_with_what_is_expected(tmp_path: Path) -> None:
+    (tmp_path / "sounds" / "loud").mkdir(parents=True)
+    for i in range(3):
+        (tmp_path / "sounds" / "loud" / f"{i}.wav").write_bytes(b"")
+    (tmp_path / "read.me").write_text("")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(DataError) as said:
+        task_of(str(tmp_path))
+    lines = str(said.value).splitlines()
+    assert f"  {tmp_path.name}/ read.me" in lines
+    assert "      loud/ 3 .wav" in lines
+    assert "    other/ empty" in lines
+    assert any("JPEGImages/ + Annotations/*.xml" in line for line in lines)
+    assert any("train/<class>/ + test/<class>/" in line for line in lines)

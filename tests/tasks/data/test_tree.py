@@ -9,7 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
-from actzip.tasks.data import DataError, load, reading
+from actzip.tasks.data import DataError, DataWarning, load, reading, task_of
+from actzip.tasks.data.problems import Problems
 
 
 def picture(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (12, 10)) -> None:
@@ -59,13 +60,16 @@ def test_grey_and_palette_pictures_become_colour(tmp_path: Path) -> None:
     assert len(data.train) + len(data.test) == 12
 
 
-def test_a_broken_picture_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("broken", [b"\x89PNG\r\n", b"", b"no picture at all"])
+def test_a_broken_picture_is_left_out_and_named(tmp_path: Path, broken: bytes) -> None:
     tree(tmp_path)
-    whole = (tmp_path / "red" / "3.png").read_bytes()
-    for broken in (whole[:40], b"", b"no picture at all"):
-        (tmp_path / "red" / "3.png").write_bytes(broken)
-        with pytest.raises(DataError, match=r"3\.png is broken"):
-            load(str(tmp_path), "classify")
+    (tmp_path / "red" / "3.png").write_bytes(broken)
+    with pytest.warns(DataWarning, match=r"left out: 1 problem: .*3\.png: the picture is broken"):
+        data = load(str(tmp_path), "classify", side=8)
+    assert len(data.train) + len(data.test) == 9
+    assert len(data.problems) == 1
+    with pytest.raises(DataError, match=r"3\.png.*without --strict these are left out"):
+        load(str(tmp_path), "classify", side=8, strict=True)
 
 
 def test_a_truncated_jpeg_is_named(tmp_path: Path) -> None:
@@ -74,28 +78,83 @@ def test_a_truncated_jpeg_is_named(tmp_path: Path) -> None:
     path = tmp_path / "blue" / "cut.jpg"
     Image.fromarray(noise).save(path)
     path.write_bytes(path.read_bytes()[:900])
-    with pytest.raises(DataError, match=r"cut\.jpg is broken"):
+    with pytest.warns(DataWarning, match=r"cut\.jpg: the picture is broken"):
+        load(str(tmp_path), "classify", side=8)
+
+
+def test_when_all_pictures_are_broken_there_is_nothing_to_train_with(tmp_path: Path) -> None:
+    tree(tmp_path)
+    for path in tmp_path.glob("*/*.png"):
+        path.write_bytes(b"")
+    with pytest.raises(DataError, match=r"no picture can be read; 8 problems: .* and 3 more"):
         load(str(tmp_path), "classify")
 
 
-def test_a_test_class_that_is_not_trained_is_out_of_range(tmp_path: Path) -> None:
+def test_a_test_class_that_is_not_trained_is_left_out(tmp_path: Path) -> None:
     tree(tmp_path / "train")
+    tree(tmp_path / "test", 1)
     picture(tmp_path / "test" / "green" / "0.png", (0, 200, 0))
-    with pytest.raises(DataError, match=r"'green' is out of range; .* are blue, red"):
-        load(str(tmp_path), "classify")
+    with pytest.warns(DataWarning, match="no training picture is of the class 'green'"):
+        data = load(str(tmp_path), "classify", side=8)
+    assert (data.classes, len(data.test)) == (("blue", "red"), 2)
+
+
+def test_an_empty_class_folder_is_named(tmp_path: Path) -> None:
+    tree(tmp_path)
+    (tmp_path / "green").mkdir()
+    with pytest.warns(DataWarning, match=r"the class folder .*green has no pictures"):
+        assert load(str(tmp_path), "classify", side=8).classes == ("blue", "red")
+
+
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        ("Training", "Test"),
+        ("TRAIN", "VALID"),
+        ("seg_train/seg_train", "seg_test/seg_test"),
+        ("archive/set/train", "archive/set/val"),
+        ("Final_Training/Images", "Final_Test/Images"),
+    ],
+)
+def test_published_names_of_splits_are_known(tmp_path: Path, train: str, test: str) -> None:
+    tree(tmp_path / train, 3)
+    tree(tmp_path / test, 2)
+    data = load(str(tmp_path), "classify", side=8)
+    assert (len(data.train), len(data.test)) == (6, 4)
+    assert data.layout == "class folders for each split"
+    assert task_of(str(tmp_path)) == "classify"
+
+
+def test_class_folders_may_be_wrapped_and_hold_folders(tmp_path: Path) -> None:
+    tree(tmp_path / "caltech" / "101_categories")
+    (tmp_path / "caltech" / "README.md").write_text("what this is")
+    for i in range(5):
+        picture(tmp_path / "caltech/101_categories/green" / f"part{i}" / "a.png", (0, 200 + i, 0))
+    data = load(str(tmp_path), "classify", side=8)
+    assert data.classes == ("blue", "green", "red")
+    assert (len(data.train), len(data.test)) == (12, 3)
+
+
+def test_a_test_folder_without_classes_is_passed_over(tmp_path: Path) -> None:
+    tree(tmp_path / "train", 3)
+    tree(tmp_path / "val", 1)
+    picture(tmp_path / "test" / "unknown.png", (1, 2, 3))  # published without answers
+    data = load(str(tmp_path), "classify", side=8)
+    assert (len(data.train), len(data.test)) == (6, 2)
+
+
+def test_training_pictures_alone_are_split(tmp_path: Path) -> None:
+    tree(tmp_path / "train")
+    data = load(str(tmp_path), "classify", side=8)
+    assert (len(data.train), len(data.test)) == (8, 2)
 
 
 def test_empty_things_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="0 class folders"):
+    with pytest.raises(DataError, match="no layout that classify reads"):
         load(str(tmp_path), "classify")
-    tree(tmp_path / "train")
-    with pytest.raises(DataError, match="none to test with"):
-        load(str(tmp_path), "classify")
-    (tmp_path / "test" / "red").mkdir(parents=True)
-    with pytest.raises(DataError, match=r"the test split of .* is empty"):
-        load(str(tmp_path), "classify")
-    (tmp_path / "train" / "green").mkdir()
-    with pytest.raises(DataError, match="green has no pictures"):
+    (tmp_path / "red").mkdir()
+    (tmp_path / "blue").mkdir()
+    with pytest.raises(DataError, match="no layout that classify reads"):
         load(str(tmp_path), "classify")
 
 
@@ -106,13 +165,13 @@ def test_one_picture_per_class_leaves_nothing_to_test_with(tmp_path: Path) -> No
 
 def test_a_file_is_no_tree(tmp_path: Path) -> None:
     picture(tmp_path / "a.png", (1, 2, 3))
-    with pytest.raises(DataError, match="is a file; data for classify are a folder"):
+    with pytest.raises(DataError, match=r"a\.png, a file of \d+ bytes"):
         load(str(tmp_path / "a.png"), "classify")
 
 
 def test_more_than_fits_in_memory_is_refused_before_reading() -> None:
     with pytest.raises(DataError, match=r"take 48 GiB .* smaller side or a limit"):
-        reading.pictures([Path("absent.png")] * (1 << 18), 256)
+        reading.pictures([Path("absent.png")] * (1 << 18), 256, Problems())
 
 
 def test_without_pillow_the_error_names_the_command(

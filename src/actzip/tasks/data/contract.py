@@ -23,6 +23,10 @@ class Request:
     length: int | None = None
     limit: int | None = None
     seed: int = 0
+    void: int | None = None  #: value of a mask's pixels that do not count; None: 255
+    text_column: str | None = None  #: name or number of a table's column; None: guessed
+    label_column: str | None = None
+    strict: bool = False  #: refuse a set in which anything is wrong
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
@@ -32,6 +36,12 @@ class Request:
             value = getattr(self, field)
             if value is not None and value < smallest:
                 raise DataError(f"{field} must be at least {smallest}, got {value}")
+        for field, task in (("void", "segment"), ("text_column", "text"), ("label_column", "text")):
+            value = getattr(self, field)
+            if value is not None and self.task != task:
+                raise DataError(f"{field} is for {task} data, these are for {self.task}: {value!r}")
+        if self.void is not None and not 0 <= self.void <= 255:
+            raise DataError(f"void must be a value of a mask, 0 to 255, got {self.void}")
         wrong = "side" if self.task in ("text", "lm") else "length"
         if getattr(self, wrong) is not None:
             raise DataError(
@@ -82,3 +92,5 @@ class Data:
     length: int = 0  #: tokens per example
     padding: int = PADDING
     ignore: int = IGNORE
+    layout: str = ""  #: of a user's own data, in words
+    problems: tuple[str, ...] = ()  #: what was left out, and why

@@ -84,6 +84,8 @@ def data(
     flip: bool,
     classes: tuple[str, ...],
     side: int,
+    layout: str = "",
+    problems: tuple[str, ...] = (),
 ) -> Data:
     """Both splits for the task that was asked for."""
     kind = Detection if request.task == "detect" else Segmentation
@@ -95,6 +97,8 @@ def data(
         classes,
         channels=3,
         side=side,
+        layout=layout,
+        problems=problems,
     )
 
 

@@ -1,4 +1,4 @@
-"""Pictures from files, all at one size; a broken one is named before any training starts."""
+"""Pictures from files, all at one size; a broken one is left out and named."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rich.progress import track
 from torch import Tensor
 
 from actzip.tasks.data.contract import DataError
+from actzip.tasks.data.problems import Problems
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -37,8 +38,8 @@ def listed(folder: Path) -> list[Path]:
     )
 
 
-def pictures(paths: Sequence[Path], side: int) -> Tensor:
-    """Colour pictures as uint8 (n, 3, side, side), stretched to the square."""
+def pictures(paths: Sequence[Path], side: int, problems: Problems) -> list[Tensor | None]:
+    """Colour pictures as uint8 (3, side, side), stretched to the square; None for a broken one."""
     needed = len(paths) * 3 * side * side
     if needed > _MOST:
         raise DataError(
@@ -50,34 +51,36 @@ def pictures(paths: Sequence[Path], side: int) -> Tensor:
         resized = image.convert("RGB").resize((side, side), resample=2)  # 2: bilinear
         return torch.from_numpy(np.array(resized)).permute(2, 0, 1)
 
-    return torch.stack(_all(read, paths))
+    return each(read, paths, problems)
 
 
-def masks(paths: Sequence[Path], side: int) -> Tensor:
-    """Pictures of labels as uint8 (n, side, side); the nearest label, none is made up."""
+def masks(paths: Sequence[Path], side: int, problems: Problems) -> list[Tensor | None]:
+    """Pictures of labels as uint8 (side, side); the nearest label, none is made up."""
 
     def read(image: Image) -> Tensor:
         labels = np.array(image)
+        if labels.ndim == 3 and (labels[..., :3] == labels[..., :1]).all():
+            labels = labels[..., 0]  # grey that was saved as colour
         if labels.ndim != 2:
             raise DataError(
-                f"{getattr(image, 'filename', 'a mask')} is a colour picture ({image.mode}), but a "
-                "mask holds one class number per pixel; save it in grey or with a palette"
+                f"it is a colour picture ({image.mode}), but a mask holds one class number per "
+                "pixel; save it in grey or with a palette"
             )
         if labels.max(initial=0) > 255 or labels.min(initial=0) < 0:
             raise DataError(
-                f"{getattr(image, 'filename', 'a mask')}: labels from {labels.min()} to "
-                f"{labels.max()} are out of range; a mask holds 0 to 255"
+                f"labels from {labels.min()} to {labels.max()} are out of range; a mask holds 0 "
+                "to 255"
             )
         rows = (np.arange(side) * labels.shape[0]) // side
         columns = (np.arange(side) * labels.shape[1]) // side
         return torch.from_numpy(labels[rows[:, None], columns].astype(np.uint8))
 
-    return torch.stack(_all(read, paths))
+    return each(read, paths, problems)
 
 
-def sizes(paths: Sequence[Path]) -> list[tuple[int, int]]:
-    """Width and height of each picture, from its header."""
-    return [_opened(path, lambda image: image.size) for path in paths]
+def sizes(paths: Sequence[Path], problems: Problems) -> list[tuple[int, int] | None]:
+    """Width and height of each picture, from its header; None for a broken one."""
+    return each(lambda image: (image.size[0], image.size[1]), paths, problems)
 
 
 def require() -> None:
@@ -89,24 +92,31 @@ def require() -> None:
         )
 
 
-def _all(read: Callable[[Image], T], paths: Sequence[Path]) -> list[T]:
+def each(read: Callable[[Image], T], paths: Sequence[Path], problems: Problems) -> list[T | None]:
     """In the order of the paths; Pillow decodes without holding Python's lock."""
     require()
+    if not paths:
+        return []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         reading = pool.map(lambda path: _opened(path, read), paths)
         what = f"reading {paths[0].parent.name}"
         console = Console(stderr=True)
-        return list(track(reading, what, len(paths), console=console, transient=True))
+        found = list(track(reading, what, len(paths), console=console, transient=True))
+    for path, (_, error) in zip(paths, found, strict=True):
+        if error:
+            problems.note(f"{path}: {error}")
+    return [value for value, _ in found]
 
 
-def _opened(path: Path, use: Callable[[Image], T]) -> T:
+def _opened(path: Path, use: Callable[[Image], T]) -> tuple[T | None, str]:
+    """What `use` makes of the picture, or what is wrong with it."""
     from PIL import Image
 
     try:
         with Image.open(path) as image:
-            return use(image)
-    except DataError:
-        raise
+            return use(image), ""
+    except DataError as error:
+        return None, str(error)
     # what Pillow raises for damaged files: besides OSError, whatever a decoder stumbles upon
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise DataError(f"the picture {path} is broken: {error}; repair or remove it") from error
+        return None, f"the picture is broken: {error}"

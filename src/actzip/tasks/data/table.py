@@ -1,93 +1,85 @@
-"""A user's texts for text: a CSV file with the columns text and label.
+"""A user's texts for text: tables with a column of texts and one of labels.
 
-One file, which the seed splits, or a folder with train.csv and test.csv (or val.csv). Labels may
-be any words or numbers.
+One file, which the seed splits, or a folder with a file for each split. Labels may be any words or
+numbers; which columns are meant is said by option, or guessed.
 """
 
 from __future__ import annotations
 
-import csv
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from actzip.tasks.data import layout, words
+from actzip.tasks.data import columns, layout, words
+from actzip.tasks.data.columns import Table
 from actzip.tasks.data.contract import Data, DataError, Request
-from actzip.tasks.data.split import halves
+from actzip.tasks.data.layout import Found
+from actzip.tasks.data.problems import Problems
+from actzip.tasks.data.table_file import ENDINGS, is_saved, load, saved
 
-_COLUMNS = ("text", "label")
+EXPECTED = """\
+  a file .csv, .tsv or .parquet with a column of texts and one of labels, with or without header
+  a folder with train.csv and test.csv (or val; .tsv and .parquet as well)
+  a folder that `datasets` saved"""
 
-_Row = tuple[str, str]
+
+def find(path: Path) -> Found[Table] | None:
+    """The tables to train and to test with; None where there are none."""
+    if path.is_file():
+        return Found(path.suffix.lower().lstrip("."), [load(path)]) if _is_table(path) else None
+    root = layout.unwrapped(path) if path.is_dir() else path
+    if is_saved(root):
+        return layout.chosen(saved(root), "a folder that datasets saved")
+    files = [each for each in sorted(root.iterdir()) if each.is_file() and _is_table(each)]
+    parts: dict[str, list[Path]] = {}
+    for file in files:
+        split, _ = layout.part(file.stem)
+        if split is not None:
+            parts.setdefault(split, []).append(file)
+    if parts.get("train"):
+        tables = {name: [load(file) for file in own] for name, own in parts.items()}
+        return layout.chosen(tables, "a table for each split")
+    return Found(f"one table, {files[0].name}", [load(files[0])]) if len(files) == 1 else None
+
+
+def _is_table(path: Path) -> bool:
+    return path.suffix.lower() in ENDINGS
 
 
 def read(request: Request) -> Data:
     """All texts; the training texts decide the classes and the vocabulary."""
-    path = Path(request.name)
-    train_file, test_file = _files(path)
-    train = layout.nonempty(_rows(train_file), "training", train_file)
-    if test_file is None:
-        kept, held = halves(len(train), request.seed)
-        layout.nonempty(held.tolist(), "test", path)
-        rows = train
-        train = [rows[i] for i in kept.tolist()]
-        test = [rows[i] for i in held.tolist()]
+    path, problems = Path(request.name), Problems()
+    found = find(path)
+    if found is None:
+        raise layout.unknown(path, request.task, EXPECTED)
+    chosen = columns.choose(found.train[0], request)
+    train = [row for table in found.train for row in columns.rows(table, chosen, problems)]
+    if found.test is None:
+        train, test = layout.divide(Found("", train), request)
     else:
-        test = layout.nonempty(_rows(test_file), "test", test_file)
-    train, test = layout.limited(train, request), layout.limited(test, request)
-    classes = tuple(sorted({label for _, label in train}))
+        test = [row for table in found.test for row in columns.rows(table, chosen, problems)]
+        train, test = layout.divide(Found("", train, test), request)
+    classes = tuple(sorted({label for _, label in train}, key=_order))
     if len(classes) < 2:
         raise DataError(f"the training texts of {path} all have the label {classes[0]!r}")
-    unknown = sorted({label for _, label in test} - set(classes))
-    if unknown:
-        raise DataError(
-            f"{test_file or path}: the label {unknown[0]!r} of a test text is out of range; "
-            f"the training labels are {', '.join(classes)}"
-        )
+    for _, label in test:
+        if label not in classes:
+            problems.note(f"no training text has the label {label!r} of a test text")
+    test = layout.nonempty([row for row in test if row[1] in classes], "test", path, problems)
     both = [*train, *test]
     corpus = words.Corpus.of((text for text, _ in both), (classes.index(one) for _, one in both))
     if not len(corpus.words):
         raise DataError(f"the texts of {path} hold no word")
     numbers = torch.arange(len(both))
-    return words.data(request, corpus, numbers[: len(train)], numbers[len(train) :], classes)
+    made = words.data(request, corpus, numbers[: len(train)], numbers[len(train) :], classes)
+    wrong = problems.end(request.name, request.strict)
+    return replace(made, layout=f"{found.layout}; {chosen}", problems=wrong)
 
 
-def _files(path: Path) -> tuple[Path, Path | None]:
-    if path.is_file():
-        return path, None
-    train = path / f"{layout.TRAIN}.csv"
-    for name in layout.TEST:
-        if train.is_file() and (path / f"{name}.csv").is_file():
-            return train, path / f"{name}.csv"
-    raise DataError(
-        f"{path} is no file and no folder with train.csv and test.csv; "
-        f"data for text are CSV files with the columns {' and '.join(_COLUMNS)}"
-    )
-
-
-def _rows(path: Path) -> list[_Row]:
+def _order(label: str) -> tuple[float, str]:
+    """Numbers by their value, words after them."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return _parsed(path, csv.reader(file, strict=True))
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not text in UTF-8: {error}") from error
-
-
-def _parsed(path: Path, reader: Any) -> list[_Row]:
-    rows: list[_Row] = []
-    try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        if not set(_COLUMNS) <= set(header):
-            raise DataError(
-                f"{path} needs the columns {' and '.join(_COLUMNS)} in its first line, "
-                f"got {', '.join(header) or 'nothing'}"
-            )
-        places = [header.index(name) for name in _COLUMNS]
-        for row in filter(None, reader):
-            found = [row[place].strip() if place < len(row) else "" for place in places]
-            if not all(found):
-                raise DataError(f"{path}, line {reader.line_num}: a text or a label is missing")
-            rows.append((found[0], found[1]))
-    except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: {error}; is it a CSV file?") from error
-    return rows
+        return float(label), label
+    except ValueError:
+        return float("inf"), label

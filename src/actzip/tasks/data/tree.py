@@ -1,7 +1,7 @@
 """A user's pictures for classify: a folder for each class.
 
-``root/train/<class>/*.png`` with ``root/test/…`` (or val), or ``root/<class>/*.png``, which the
-seed then splits class by class.
+With or without folders for the splits around them; the seed splits what comes in one piece, class
+by class. A class is named by its own folder, also where its pictures lie in folders inside it.
 """
 
 from __future__ import annotations
@@ -13,82 +13,105 @@ from torch import Tensor
 
 from actzip.tasks.data import layout, reading
 from actzip.tasks.data.contract import Data, DataError, Request
+from actzip.tasks.data.layout import Found
 from actzip.tasks.data.pictures import Augment, Pictures, Scale
+from actzip.tasks.data.problems import Problems
 from actzip.tasks.data.split import halves
 
 SIDE = 64  #: of the pictures, unless another is asked for
-_EXPECTED = "a folder of pictures for each class, or train and test folders of such"
+EXPECTED = """\
+  <class>/*.jpg, a folder of pictures for each class; at least two classes
+  train/<class>/ + test/<class>/ (also Training/, val/, …)"""
 
-_Labelled = list[tuple[Path, int]]
+_Labelled = tuple[Path, str]  #: a picture and its class
+
+
+def find(root: Path, problems: Problems) -> Found[_Labelled] | None:
+    """The pictures with their classes; None where there are no class folders."""
+    if not root.is_dir():
+        return None
+    root = layout.unwrapped(root)
+    parts = {name: _labelled(folder) for name, folder in layout.splits(root).items()}
+    parts = {name: found for name, found in parts.items() if found}
+    if "train" in parts:
+        found = layout.chosen(parts, "class folders for each split")
+        _note_empty(layout.splits(root)["train"], problems)
+    else:
+        found = Found("class folders, no split of their own", _labelled(root))
+        _note_empty(root, problems)
+    return found if len({name for _, name in found.train}) > 1 else None
+
+
+def _labelled(root: Path) -> list[_Labelled]:
+    root = layout.unwrapped(root)  # seg_train/seg_train/<class>
+    return [(path, each.name) for each in layout.folders(root) for path in _within(each)]
+
+
+def _within(folder: Path) -> list[Path]:
+    """The pictures of a class: in its folder, or in folders inside it."""
+    direct = reading.listed(folder)
+    return direct or [path for each in layout.folders(folder) for path in reading.listed(each)]
+
+
+def _note_empty(root: Path, problems: Problems) -> None:
+    for each in layout.folders(layout.unwrapped(root)):
+        if not _within(each):
+            problems.note(f"the class folder {each} has no pictures")
 
 
 def read(request: Request) -> Data:
     """All pictures decoded and stretched to a square; the classes are the folders' names."""
-    root = layout.folder(request, _EXPECTED)
-    source, other = layout.parts(root)
-    classes = tuple(sorted(_folders(source)))
-    if len(classes) < 2:
-        raise DataError(
-            f"{source} has {len(classes)} class folders, at least 2 are needed; "
-            f"expected is {_EXPECTED}"
-        )
-    found = [_labelled(source, label, name) for label, name in enumerate(classes)]
-    if other is None:
-        train, test = _split(found, request.seed)
+    root, problems = Path(request.name), Problems()
+    found = find(root, problems)
+    if found is None:
+        raise layout.unknown(root, request.task, EXPECTED)
+    if found.test is None:
+        train, test = _split(found.train, request.seed)
     else:
-        train, test = [item for own in found for item in own], _tested(other, classes)
-    layout.nonempty(test, "test", other or root)
+        train, test = found.train, found.test
+    classes = tuple(sorted({name for _, name in train}))
+    for path, name in test:
+        if name not in classes:
+            problems.note(f"{path}: no training picture is of the class {name!r}")
+    test = [each for each in test if each[1] in classes]
     side = request.side or SIDE
-    first, second = (_decoded(layout.limited(part, request), side) for part in (train, test))
-    scale, augment = Scale.of(first[0]), Augment(pad=side // 8, flip=True)
+    parts = []
+    for split, part in (("training", train), ("test", test)):
+        layout.nonempty(part, split, root, problems)
+        parts.append(_decoded(layout.limited(part, request), classes, side, problems))
+        layout.nonempty(list(parts[-1][1]), split, root, problems)
+    scale, augment = Scale.of(parts[0][0]), Augment(pad=side // 8, flip=True)
     return Data(
         request.name,
         request.task,
-        Pictures(*first, scale, side, augment),
-        Pictures(*second, scale, side, augment),
+        Pictures(*parts[0], scale, side, augment),
+        Pictures(*parts[1], scale, side, augment),
         classes,
         channels=3,
         side=side,
+        layout=found.layout,
+        problems=problems.end(request.name, request.strict),
     )
 
 
-def _folders(root: Path) -> set[str]:
-    return {p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith(".")}
-
-
-def _labelled(root: Path, label: int, name: str) -> _Labelled:
-    paths = reading.listed(root / name)
-    if not paths:
-        raise DataError(
-            f"the class folder {root / name} has no pictures; "
-            f"they may end in {', '.join(sorted(reading.ENDINGS))}"
-        )
-    return [(path, label) for path in paths]
-
-
-def _tested(root: Path, classes: tuple[str, ...]) -> _Labelled:
-    """Not every class must be tested, but no other may be."""
-    found: _Labelled = []
-    for name in sorted(_folders(root)):
-        if name not in classes:
-            raise DataError(
-                f"{root / name}: the label {name!r} is out of range; "
-                f"the training classes are {', '.join(classes)}"
-            )
-        found.extend((path, classes.index(name)) for path in reading.listed(root / name))
-    return found
-
-
-def _split(found: list[_Labelled], seed: int) -> tuple[_Labelled, _Labelled]:
-    train: _Labelled = []
-    test: _Labelled = []
-    for own in found:
+def _split(found: list[_Labelled], seed: int) -> tuple[list[_Labelled], list[_Labelled]]:
+    train: list[_Labelled] = []
+    test: list[_Labelled] = []
+    for name in sorted({name for _, name in found}):
+        own = [each for each in found if each[1] == name]
         kept, held = halves(len(own), seed)
         train.extend(own[i] for i in kept.tolist())
         test.extend(own[i] for i in held.tolist())
     return train, test
 
 
-def _decoded(part: _Labelled, side: int) -> tuple[Tensor, Tensor]:
-    images = reading.pictures([path for path, _ in part], side)
-    return images, torch.tensor([label for _, label in part])
+def _decoded(
+    part: list[_Labelled], classes: tuple[str, ...], side: int, problems: Problems
+) -> tuple[Tensor, Tensor]:
+    images = reading.pictures([path for path, _ in part], side, problems)
+    pairs = zip(images, part, strict=True)
+    kept = [(image, name) for image, (_, name) in pairs if image is not None]
+    if not kept:
+        raise DataError(f"no picture can be read; {problems.said()}")
+    labels = torch.tensor([classes.index(name) for _, name in kept])
+    return torch.stack([image for image, _ in kept]), labels

@@ -1,91 +1,122 @@
-"""A user's pictures for detect: each with a Pascal VOC XML file of the same name.
-
-The XML files lie beside the pictures, or the pictures in ``JPEGImages`` (or ``images``) and the
-XML files in ``Annotations``; with or without train and test folders around them.
-"""
+"""Pictures each with a Pascal VOC XML file of the same name, and the splits of ImageSets."""
 
 from __future__ import annotations
 
+import functools
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from torch import Tensor
+from actzip.tasks.data import layout, reading
+from actzip.tasks.data.contract import DataError
+from actzip.tasks.data.layout import Found
+from actzip.tasks.data.problems import Problems
+from actzip.tasks.data.scene_file import Item, Object
 
-from actzip.tasks.data import dense, layout, reading
-from actzip.tasks.data.contract import Boxes, Data, DataError, Request
-from actzip.tasks.data.dense import Scene
-from actzip.tasks.data.pictures import Scale
-
-SIDE = 128  #: of the pictures, unless another is asked for
-_EXPECTED = "pictures, each with a Pascal VOC XML file of the same name"
+_NOTES = ("annotations", "annotation", "annots", "xmls", "xml", "labels")
 
 
-@dataclass(frozen=True, eq=False)
-class Annotated:
-    """Pictures of one size with their boxes."""
-
-    images: Tensor
-    boxes: list[Boxes]
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: int) -> Scene:
-        return Scene(self.images[index], self.boxes[index])
+def find(root: Path, problems: Problems) -> Found[Item] | None:
+    """The pictures of one year or of several (VOCdevkit), with their published split."""
+    years = [each for each in layout.folders(root) if layout.named(each, ("annotations",))]
+    years = [each for each in years if layout.part(each.name)[0] is None]
+    found = [one for each in years or [root] if (one := _year(each, problems))]
+    if not found:
+        return None
+    tests = [item for one in found for item in one.test or []]
+    train = [item for one in found for item in one.train]
+    return Found(found[0].layout, train, tests or None)
 
 
-@dataclass(frozen=True)
-class _Object:
-    name: str
-    box: tuple[float, float, float, float]  #: 0-based, right and bottom outside
+def _year(root: Path, problems: Problems) -> Found[Item] | None:
+    """One folder of pictures and XML files, or one for each split."""
+    pictures, notes = _places(root)
+    aside = Problems()
+    whole = _items(pictures, notes, aside)
+    if whole:
+        by_name = {item.picture.stem: item for item in whole}
+        lists = published(root, "Main", set(by_name), problems)
+        if lists is None:
+            problems.found += aside.found
+            return Found("Pascal VOC, no split of its own", whole)
+        name, train, test = lists  # pictures that are in no list are not missed
+        train_items, test_items = ([by_name[stem] for stem in part] for part in (train, test))
+        return Found(f"Pascal VOC, split by {name}", train_items, test_items)
+    parts = {}
+    for split, folder in layout.splits(root).items():
+        parts[split] = _items(*_places(folder), problems)
+    others = layout.splits(notes) if pictures != root else {}
+    for split, folder in layout.splits(pictures).items():
+        if split in others:
+            parts[split] = _items(folder, others[split], problems)
+    parts = {name: items for name, items in parts.items() if items}
+    if not parts.get("train"):
+        return None
+    return layout.chosen(parts, "Pascal VOC files, a folder for each split")
 
 
-_Pair = tuple[Path, Path]
+def published(
+    root: Path, kind: str, there: set[str], problems: Problems
+) -> tuple[str, list[str], list[str]] | None:
+    """Names to train and to test with by ImageSets: trainval and test, else train and val.
+
+    Lists of which no picture is there (tests are often published without answers) do not count.
+    """
+    sets = layout.named(root, ("imagesets",))
+    folder = None if sets is None else layout.named(sets, (kind.lower(),))
+    if folder is None:
+        return None
+    for first, second in (("trainval", "test"), ("train", "test"), ("train", "val")):
+        files = (folder / f"{first}.txt", folder / f"{second}.txt")
+        if all(file.is_file() for file in files):
+            named = [_names(file) for file in files]
+            train, test = ([name for name in names if name in there] for names in named)
+            if train and test:
+                for file, names in zip(files, named, strict=True):
+                    for name in names:
+                        if name not in there:
+                            problems.note(f"{file}: {name} has no picture or no annotation")
+                return f"ImageSets/{kind}/{first}.txt and {second}.txt", train, test
+    return None
 
 
-def read(request: Request) -> Data:
-    """All pictures decoded and stretched to a square, the boxes with them."""
-    root = layout.folder(request, _EXPECTED)
-    train, test = layout.divide(root, _pairs, request)
-    side = request.side or SIDE
-    marked = [[_objects(picture, xml) for picture, xml in part] for part in (train, test)]
-    classes = tuple(sorted({one.name for objects in marked[0] for one in objects}))
-    if not classes:
-        raise DataError(f"the training pictures of {root} have no object in their XML files")
-    first, second = (
-        _annotated(pairs, objects, classes, side)
-        for pairs, objects in zip((train, test), marked, strict=True)
-    )
-    return dense.data(request, first, second, Scale.of(first.images), True, classes, side)
+def _names(file: Path) -> list[str]:
+    lines = file.read_text("utf-8", "replace").splitlines()
+    return list(dict.fromkeys(line.split()[0] for line in lines if line.split()))
 
 
-def _pairs(root: Path) -> list[_Pair]:
-    pictures = next((root / n for n in ("JPEGImages", "images") if (root / n).is_dir()), root)
-    notes = root / "Annotations" if (root / "Annotations").is_dir() else pictures
-    pairs = [(path, notes / f"{path.stem}.xml") for path in reading.listed(pictures)]
-    for picture, xml in pairs:
-        if not xml.is_file():
-            raise DataError(f"{picture} has no {xml}; write one, without objects if none is there")
-    lonely = {path.stem for path in notes.glob("*.xml")} - {path.stem for path, _ in pairs}
-    if lonely:
-        raise DataError(
-            f"{notes / min(lonely)}.xml has no picture in {pictures}; add it or remove the file"
-        )
-    return pairs
+def _places(root: Path) -> tuple[Path, Path]:
+    """Where the pictures and where the XML files are, or should be."""
+    pictures = layout.named(root, ("jpegimages", *layout.IMAGES)) or root
+    notes = layout.named(root, _NOTES) or pictures
+    return pictures, layout.named(notes, ("xmls", "xml")) or notes
 
 
-def _objects(picture: Path, xml: Path) -> list[_Object]:
-    width, height = reading.sizes([picture])[0]
+def _items(pictures: Path, notes: Path, problems: Problems) -> list[Item]:
+    files = {path.stem: path for path in sorted(notes.glob("*.xml"))}
+    if not files:
+        return []
+    items = []
+    for picture in reading.listed(pictures):
+        xml = files.pop(picture.stem, None)
+        if xml is None:
+            problems.note(f"{picture} has no XML file in {notes}")
+        else:
+            items.append(Item(picture, xml, functools.partial(_objects, xml)))
+    for xml in files.values():
+        problems.note(f"{xml} has no picture in {pictures}")
+    return items
+
+
+def _objects(xml: Path, width: int, height: int, problems: Problems) -> list[Object]:
     try:
-        objects = ET.parse(xml).getroot().findall("object")
+        elements = ET.parse(xml).getroot().findall("object")
     except (ET.ParseError, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{xml} cannot be read as XML: {error}") from error
-    return [_object(xml, number, element, width, height) for number, element in enumerate(objects)]
+    found = (_object(xml, number, each, problems) for number, each in enumerate(elements))
+    return [one for one in found if one is not None]
 
 
-def _object(xml: Path, number: int, element: ET.Element, width: int, height: int) -> _Object:
+def _object(xml: Path, number: int, element: ET.Element, problems: Problems) -> Object | None:
     name = (element.findtext("name") or "").strip()
     box = element.find("bndbox")
     try:
@@ -94,36 +125,10 @@ def _object(xml: Path, number: int, element: ET.Element, width: int, height: int
             for key in ("xmin", "ymin", "xmax", "ymax")
         )
     except ValueError:
-        raise DataError(
-            f"{xml}: object {number} needs a bndbox with xmin, ymin, xmax and ymax as numbers"
-        ) from None
+        problems.note(f"{xml}: object {number} needs xmin, ymin, xmax and ymax as numbers")
+        return None
     if not name:
-        raise DataError(f"{xml}: object {number} has no name")
+        problems.note(f"{xml}: object {number} has no name")
+        return None
     # VOC counts pixels from 1 and includes the last; files that count from 0 are about as common
-    if not (0 <= left < right <= width and 0 <= top < bottom <= height):
-        raise DataError(
-            f"{xml}: the box of object {number} ({name}), {left:g} {top:g} {right:g} {bottom:g}, "
-            f"is empty or outside the picture of {width}×{height}"
-        )
-    return _Object(name, (max(left - 1, 0), max(top - 1, 0), right, bottom))
-
-
-def _annotated(
-    pairs: list[_Pair], marked: list[list[_Object]], classes: tuple[str, ...], side: int
-) -> Annotated:
-    numbers = {name: label for label, name in enumerate(classes)}
-    boxes = []
-    for (_, xml), objects, (width, height) in zip(
-        pairs, marked, reading.sizes([path for path, _ in pairs]), strict=True
-    ):
-        unknown = [one.name for one in objects if one.name not in numbers]
-        if unknown:
-            raise DataError(
-                f"{xml}: the label {unknown[0]!r} is out of range; "
-                f"the training classes are {', '.join(classes)}"
-            )
-        stretch = torch.tensor([side / width, side / height] * 2)
-        corners = torch.tensor([one.box for one in objects], dtype=torch.float32).view(-1, 4)
-        labels = torch.tensor([numbers[one.name] for one in objects], dtype=torch.int64)
-        boxes.append(Boxes(corners * stretch, labels))
-    return Annotated(reading.pictures([path for path, _ in pairs], side), boxes)
+    return Object(name, (left - 1, top - 1, right, bottom))
