@@ -12,10 +12,11 @@ ROOT = Path(actzip.__file__).parent
 
 #: What each part may import of the others. report and memory stand beside the flow.
 ALLOWED = {
+    "entry_points": set(),
     "kernels": set(),
-    "codecs": {"kernels"},
+    "codecs": {"kernels", "entry_points"},
     "control": {"codecs"},
-    "methods": {"control", "codecs"},
+    "methods": {"control", "codecs", "entry_points"},
     "torch_private": set(),
     "memory": {"torch_private"},
     "autograd": {"methods", "control", "codecs", "kernels", "memory", "warning", "torch_private"},

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 import actzip
 from actzip.codecs import Bounded, Dual, FixedPoint, Group, Keep
 from actzip.control.guard import Guard
-from actzip.methods.guarded import finer
 from actzip.tasks import digits
 
 
@@ -71,14 +70,14 @@ def test_an_error_above_the_limit_gives_just_the_levels_it_needs() -> None:
 def test_each_level_halves_the_errors_of_every_codec() -> None:
     x = torch.randn(64, 64)
     for code in (Group(2), FixedPoint(4), Bounded(0.1), Bounded((0.1,) * 64), Group((2,) * 64)):
-        wide, fine = (c.variance(x) for c in (code, finer(code, 2)))
+        wide, fine = (c.variance(x) for c in (code, code.finer(2)))
         assert wide is not None
         assert fine is not None
         assert fine < wide / 14
-    assert finer(Group(7), 3).bits == 8  # type: ignore[attr-defined]
-    assert finer(FixedPoint((9, 15)), 3).bits == (12, 16)  # type: ignore[attr-defined]
-    assert finer(Dual(bits=2), 1) == Dual(bits=3)
-    assert finer(Keep(), 5) == Keep()
+    assert Group(7).finer(3).bits == 8  # type: ignore[attr-defined]
+    assert FixedPoint((9, 15)).finer(3).bits == (12, 16)  # type: ignore[attr-defined]
+    assert Dual(bits=2).finer(1) == Dual(bits=3)
+    assert Keep().finer(5) == Keep()
 
 
 # -- a run ---------------------------------------------------------------------------------

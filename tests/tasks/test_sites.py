@@ -12,7 +12,7 @@ from actzip.codecs.verified import Verified
 from actzip.tasks.config import make
 from actzip.tasks.engine import Loop
 from actzip.tasks.journal import Journal
-from actzip.tasks.sites import Sites, is_look, note, precision
+from actzip.tasks.sites import Sites, is_look, note
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from actzip.tasks.sites import Sites, is_look, note, precision
 def test_a_codec_tells_its_bits_or_its_bound(
     codec: codecs.Codec, said: tuple[str, float] | None
 ) -> None:
-    assert precision(repr(codec)) == said
+    assert codec.precision() == said
 
 
 def test_looks_are_dense_at_first_and_about_a_hundred() -> None:
@@ -52,9 +52,7 @@ def test_a_run_tells_how_every_site_was_stored_over_time() -> None:
     loop = run(method="actnn")
     result = loop.run()
     assert loop.trainer.session is not None
-    stored = {
-        row.name for row in loop.trainer.session.stats().sites if precision(row.codec or "None")
-    }
+    stored = {row.name for row in loop.trainer.session.stats().sites if row.codec and row.precision}
     assert set(result.sites) == stored
     assert len(stored) > 10
     changed = 0
@@ -75,7 +73,7 @@ def test_fixed_codes_are_told_once_and_plain_runs_tell_nothing() -> None:
 
 def test_another_kind_of_figure_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     class Row:
-        name, codec = "a", "Group(bits=2)"
+        name, codec, precision = "a", "Group(bits=2)", ("bits", 2.0)
 
     class Session:
         def stats(self) -> Any:
@@ -86,6 +84,6 @@ def test_another_kind_of_figure_begins_anew(monkeypatch: pytest.MonkeyPatch) -> 
     note(sites, 1, session)
     note(sites, 2, session)
     assert sites == {"a": {"kind": "bits", "steps": [1], "values": [2.0]}}
-    monkeypatch.setattr(Row, "codec", "Bounded(error=0.5)")
+    monkeypatch.setattr(Row, "precision", ("error", 0.5))
     note(sites, 3, session)
     assert sites == {"a": {"kind": "error", "steps": [3], "values": [0.5]}}

@@ -16,6 +16,7 @@ class Row:
     raw_bytes: int  #: its storage, counted at the first saved tensor that reads it
     stored_bytes: int = 0
     codec: str = ""
+    precision: tuple[str, float] | None = None  #: of the codec: mean bits, or mean error bound
     shared_with: str = ""  #: the site that holds the bytes this one reads
     reason: str = ""  #: why it was left alone
     derived_from: str = ""  #: the sites whose tensors it is made again from

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from actzip.autograd.saved import Reader
 from actzip.autograd.slots import Node, op, slots_of
-from actzip.codecs import Group, Split
 from actzip.codecs.base import Codec, Payload
 from actzip.control import coherence
 from actzip.control.backward import Backward
@@ -148,10 +147,8 @@ def _read(b: Backward, reader: Reader, codec: Codec) -> Reading | None:
     x, parameter, travels = (reader.lift(t) for t in (b.x, w.parameter, w.input))
     assert x is not None, "a tensor that is there was lifted to nothing"
     w = type(w)(parameter, travels, w.worst_parameter, w.worst_input)
-    codec = codec.codec if isinstance(codec, Split) else codec
-    groups = None
-    if isinstance(codec, Group):
-        groups = Groups(codec.group_size, by_sample=isinstance(codec.bits, tuple))
+    grouping = codec.grouping()
+    groups = None if grouping is None else Groups(grouping[0], by_sample=grouping[1])
     return reading(b, w, x, groups)
 
 

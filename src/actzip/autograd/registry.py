@@ -238,6 +238,7 @@ class Registry:
         stored.site = row.name
         self._values[key] = row
         row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
+        row.precision = payload.codec.precision()
         return stored
 
     def _bits_of(self, row: Row, source: Tensor, parts: int) -> Payload:

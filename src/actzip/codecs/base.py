@@ -35,6 +35,7 @@ from torch import Tensor
 
 from actzip.codecs.order import dense_view, overlaps, row_major, unexpand
 from actzip.codecs.validate import FORMAT, fault, too_large
+from actzip.entry_points import load
 from actzip.kernels.errors import DamagedError
 
 _SEED_BITS = 0xFFFFFFFFFFFFFFFF
@@ -175,6 +176,18 @@ class Codec(ABC):
         """This codec for the samples `first` to `last` - 1 of a tensor that it fits."""
         return self
 
+    def finer(self, level: int) -> Codec:
+        """The same format with errors 2^level times smaller, as far as the format goes."""
+        return self
+
+    def precision(self) -> tuple[str, float] | None:
+        """("bits", mean bits of an element) or ("error", mean bound on it); None if neither."""
+        return None
+
+    def grouping(self) -> tuple[int, bool] | None:
+        """How many elements share a range, and whether bits differ by sample; None: no groups."""
+        return None
+
     def max_error(self, x: Tensor) -> Tensor | None:
         """A bound on |x - decode(encode(x))|, elementwise, where x is finite; None: no promise."""
         return torch.zeros_like(x) if self.exact else None
@@ -255,7 +268,23 @@ _REGISTERED: dict[str, type[Codec]] = {}
 
 
 def register(codec: _C) -> _C:
-    """Enrol a codec class: payloads find it by its name, the conformance kit puts it through."""
+    """Enrol a codec class: payloads find it by its name, the conformance kit puts it through.
+
+    A codec of another package can be found without an import by the entry point
+    `actzip.codecs`, under the name of its class.
+    """
+    if not (isinstance(codec, type) and issubclass(codec, Codec)):
+        raise TypeError(f"register_codec takes a subclass of actzip.codecs.Codec, got {codec!r}")
+    if not dataclasses.is_dataclass(codec):
+        raise TypeError(
+            f"{codec.__name__} must be a frozen dataclass: its fields are its configuration"
+        )
+    known = _REGISTERED.get(codec.__name__)
+    if known is not None and known.__module__ != codec.__module__:
+        raise ValueError(
+            f"a codec {codec.__name__} is there already, of {known.__module__}; payloads are found "
+            "by the name of their codec, so take another one"
+        )
     _REGISTERED[codec.__name__] = codec
     codec.__repr__ = _repr  # type: ignore[assignment, method-assign]  # dataclass wrote one that names all fields
     return codec
@@ -277,6 +306,15 @@ def _short(codec: Codec) -> str:
         if value != field.default or (i == 0 and value is not None):
             said.append(f"{field.name}={value!r}")
     return f"{type(codec).__name__}({', '.join(said)})"
+
+
+def codec_class(name: str) -> type[Codec] | None:
+    """The codec class of this name, from an installed package if it is none of ours."""
+    if name not in _REGISTERED:
+        found = load("actzip.codecs", name)
+        if isinstance(found, type) and issubclass(found, Codec):
+            register(found)
+    return _REGISTERED.get(name)
 
 
 def registered() -> dict[str, type[Codec]]:

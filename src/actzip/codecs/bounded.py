@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from actzip import kernels
 from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip.codecs.each import mapped, mean
 from actzip.kernels.bounded_layout import BLOCK, BoundedLayout, strict_bounds
 from actzip.kernels.entropy_table import least_coded
 from actzip.kernels.errors import DamagedError
@@ -69,6 +71,12 @@ class Bounded(Codec):
     @property
     def keeps_zeros(self) -> bool:
         return self.rounding == "dither"
+
+    def finer(self, level: int) -> Codec:
+        return dataclasses.replace(self, error=mapped(self.error, lambda e: e / 2**level))
+
+    def precision(self) -> tuple[str, float] | None:
+        return "error", mean(self.error)
 
     def check(self, x: Tensor) -> None:
         super().check(x)

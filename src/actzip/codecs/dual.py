@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -69,6 +70,12 @@ class Dual(Codec):
                 "Dual(axes=...) is one to three dimensions in a row, such as (1,) or (2, 3), got "
                 f"{self.axes!r}"
             )
+
+    def finer(self, level: int) -> Codec:
+        return dataclasses.replace(self, bits=min(8, self.bits + level))
+
+    def precision(self) -> tuple[str, float] | None:
+        return "bits", float(self.bits)
 
     def check(self, x: Tensor) -> None:
         super().check(x)

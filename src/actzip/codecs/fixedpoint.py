@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from actzip import kernels
 from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip.codecs.each import mapped, mean
 from actzip.kernels.bounded_layout import real_of
 from actzip.kernels.fixedpoint_layout import ROUNDING, FixedPointLayout
 from actzip.kernels.reference.fixedpoint import largest
@@ -60,6 +62,12 @@ class FixedPoint(Codec):
     @property
     def keeps_zeros(self) -> bool:
         return False
+
+    def finer(self, level: int) -> Codec:
+        return dataclasses.replace(self, bits=mapped(self.bits, lambda b: min(16, b + level)))
+
+    def precision(self) -> tuple[str, float] | None:
+        return "bits", mean(self.bits)
 
     def check(self, x: Tensor) -> None:
         super().check(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from actzip import kernels
 from actzip.codecs import prediction
 from actzip.codecs.base import Allocate, Codec, Payload, fresh, register
+from actzip.codecs.each import mapped, mean
 from actzip.codecs.order import as_it_lies, dense
 from actzip.codecs.squeeze import squeeze, unsqueeze
 from actzip.kernels.entropy_table import least_coded
@@ -67,6 +69,15 @@ class Group(Codec):
                 f"Group(zero=..., entropy=...) are True or False, got {self.zero!r}, "
                 f"{self.entropy!r}"
             )
+
+    def finer(self, level: int) -> Codec:
+        return dataclasses.replace(self, bits=mapped(self.bits, lambda b: min(8, b + level)))
+
+    def precision(self) -> tuple[str, float] | None:
+        return "bits", mean(self.bits)
+
+    def grouping(self) -> tuple[int, bool] | None:
+        return self.group_size, isinstance(self.bits, tuple)
 
     def check(self, x: Tensor) -> None:
         super().check(x)

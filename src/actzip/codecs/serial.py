@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from actzip.codecs.base import Codec, Payload, PayloadError, registered
+from actzip.codecs.base import Codec, Payload, PayloadError, codec_class, registered
 from actzip.codecs.validate import FORMAT, fault
 
 _MAGIC = b"actz"
@@ -121,7 +121,7 @@ def _option(value: object, depth: int) -> object:
 def _codec(name: str, options: dict[str, object], depth: int = 0) -> Codec:
     if depth > _DEPTH:
         raise PayloadError(f"a codec in a codec, more than {_DEPTH} times: no encoder writes this")
-    kind = registered().get(name)
+    kind = codec_class(name)
     if kind is None:
         known = ", ".join(registered())
         raise PayloadError(f"payload was made by codec {name!r}; known here: {known}")

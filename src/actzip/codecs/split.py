@@ -58,6 +58,15 @@ class Split(Codec):
     def keeps_mask(self) -> bool:
         return self.codec.keeps_mask
 
+    def finer(self, level: int) -> Codec:
+        return replace(self, codec=self.codec.finer(level))
+
+    def precision(self) -> tuple[str, float] | None:
+        return self.codec.precision()
+
+    def grouping(self) -> tuple[int, bool] | None:
+        return self.codec.grouping()
+
     def check(self, x: Tensor) -> None:
         if x.dim() == 0:
             raise ValueError(f"{self!r} cuts along the first dimension, got a tensor of shape ()")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
+from actzip.entry_points import load
 from actzip.methods.acgc import ACGC
 from actzip.methods.actnn import ActNN
 from actzip.methods.base import Method, Role, Site
@@ -26,6 +27,8 @@ __all__ = [
     "Method",
     "Role",
     "Site",
+    "method_class",
+    "register_method",
     "resolve",
 ]
 
@@ -40,6 +43,36 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
+def register_method(name: str, method: type[Method]) -> None:
+    """Give `compress(method=name)` and the command line a method of yours.
+
+    method  a frozen dataclass that inherits from `Method`; its fields are its options
+
+    A method of another package can be found without an import by the entry point
+    `actzip.methods`, under its name.
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"a method's name is one word, as in method='mine', got {name!r}")
+    if not (isinstance(method, type) and issubclass(method, Method) and is_dataclass(method)):
+        raise TypeError(
+            f"register_method({name!r}, …) takes a dataclass that inherits from actzip.Method, got "
+            f"{method!r}"
+        )
+    known = METHODS.get(name)
+    if known is not None and known is not method and known.__module__.startswith("actzip."):
+        raise ValueError(f"{name!r} is {known.__name__}, a method of actzip; take another name")
+    METHODS[name] = method
+
+
+def method_class(name: object) -> type[Method] | None:
+    """The method class of this name, from an installed package if it is none of ours."""
+    if isinstance(name, str) and name not in METHODS:
+        found = load("actzip.methods", name)
+        if isinstance(found, type) and issubclass(found, Method):
+            register_method(name, found)
+    return METHODS.get(name) if isinstance(name, str) else None
+
+
 def resolve(method: str | Method, options: dict[str, Any]) -> Method:
     """The method for a name and its options, or the method object as it is."""
     if isinstance(method, Method):
@@ -49,7 +82,7 @@ def resolve(method: str | Method, options: dict[str, Any]) -> Method:
                 f"{type(method).__name__}(…) instead"
             )
         return method
-    kind = METHODS.get(method) if isinstance(method, str) else None
+    kind = method_class(method)
     if kind is None:
         names = ", ".join(repr(name) for name in METHODS)
         raise ValueError(f"no method {method!r}; there are {names}, or pass a method object")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from actzip.codecs import Bounded, Dual, FixedPoint, Group
 from actzip.codecs.base import Codec
 from actzip.control.guard import Guard
 from actzip.control.reading import Reading
@@ -64,7 +62,7 @@ class _Policy(Policy):
         picked = self._inner.codec(site, tensor)
         if picked is None:
             return None
-        code = finer(picked, self._guard.level)
+        code = picked.finer(self._guard.level)
         if self._looking:
             self._variances[site.name] = variance(code, tensor)
         return code
@@ -127,24 +125,6 @@ class _Policy(Policy):
         self._guard.load_state_dict(state["guard"])
         self._variances, self._looking = dict(state["variances"]), state["looking"]
         self._step = state["step"]
-
-
-def finer(codec: Codec, level: int) -> Codec:
-    """The same codec with errors 2^level times smaller, as far as its format goes."""
-    if level == 0:
-        return codec
-    if isinstance(codec, Bounded):
-        errors = codec.error if isinstance(codec.error, tuple) else (codec.error,)
-        less = tuple(e / 2**level for e in errors)
-        return dataclasses.replace(codec, error=less if isinstance(codec.error, tuple) else less[0])
-    if isinstance(codec, Dual):
-        return dataclasses.replace(codec, bits=min(8, codec.bits + level))
-    if isinstance(codec, (Group, FixedPoint)):
-        most = 16 if isinstance(codec, FixedPoint) else 8
-        given = codec.bits if isinstance(codec.bits, tuple) else (codec.bits,)
-        more = tuple(min(most, b + level) for b in given)
-        return dataclasses.replace(codec, bits=more if isinstance(codec.bits, tuple) else more[0])
-    return codec
 
 
 def variance(codec: Codec, tensor: Tensor) -> float:

@@ -1,0 +1,18 @@
+"""An option that is one number for a tensor, or a tuple with one for each sample or channel."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import TypeVar
+
+_N = TypeVar("_N", int, float)
+
+
+def mapped(value: _N | tuple[_N, ...], change: Callable[[_N], _N]) -> _N | tuple[_N, ...]:
+    """Each number changed; what was one stays one."""
+    return tuple(change(v) for v in value) if isinstance(value, tuple) else change(value)
+
+
+def mean(value: float | tuple[float, ...]) -> float:
+    return statistics.fmean(value) if isinstance(value, tuple) else float(value)
