@@ -42,6 +42,7 @@ def of(tensor: Tensor, form: str) -> ModuleType:
     key = (backend_name(tensor.device), form)
     module = _MODULES.get(key)
     if module is None:
-        name = "reference" if key[0] == "triton" and form not in triton.FORMS else key[0]
+        lacks = form not in triton.FORMS if key[0] == "triton" else form == "cast"
+        name = "reference" if lacks else key[0]
         module = _MODULES[key] = importlib.import_module(f"{__name__}.{name}.{form}")
     return module

@@ -1,0 +1,99 @@
+"""One call of every kernel on tensors of a usual size: what tests compile ahead of time and what
+benchmarks/gpu_model.py reckons with. The tensors are on the "meta" device: nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from actzip.kernels.layout import ROUNDING, GroupLayout
+from actzip.kernels.triton import cast, group, index, mask, planes, window
+
+N = 1 << 22
+
+
+@dataclass(frozen=True)
+class Call:
+    """A launch: `elements` is how many it codes, `moved` how many bytes it reads and writes."""
+
+    name: str
+    call: Callable[[], None]
+    elements: int
+    moved: int
+    itemsize: int  #: of an element as it lay in memory before
+
+    @property
+    def reads_elements(self) -> bool:
+        """True for encoders: they read what decoders write."""
+        return not self.name.endswith(("decode", "mask", "unpack"))
+
+
+def _empty(n: int, dtype: torch.dtype = torch.uint8) -> Tensor:
+    return torch.empty(n, dtype=dtype, device="meta")
+
+
+def group_calls(dtype: torch.dtype) -> Iterator[Call]:
+    for bits, rounding, zero in (
+        (1, "dither", False),
+        (2, "dither", False),
+        (2, "stochastic", False),
+        (2, "dither", True),
+        (3, "nearest", False),
+        (4, "dither", False),
+        (8, "dither", False),
+    ):
+        layout = GroupLayout(1, N, 256, (bits,), ROUNDING[rounding], zero, dtype)
+        named = f"group {bits} bits {rounding}{' zero' if zero else ''}"
+        yield from _group(named, layout, N)
+    mixed = GroupLayout(8, N // 8, 256, (1, 2, 3, 4, 2, 2, 1, 8), ROUNDING["dither"], False, dtype)
+    yield from _group("group bits per sample", mixed, N)
+    odd = GroupLayout(1, N, 100, (2,), ROUNDING["dither"], False, dtype)
+    yield from _group("group of 100", odd, N)
+
+
+def _group(name: str, layout: GroupLayout, n: int) -> Iterator[Call]:
+    x, data = _empty(n, layout.dtype), _empty(layout.offsets[-1])
+    raw, item = _empty(1, torch.int64), x.element_size()
+    moved = n * item + data.numel()
+    yield Call(f"{name} encode", lambda: group.encode_into(x, layout, 5, data, raw), n, moved, item)
+    yield Call(f"{name} decode", lambda: group.decode_from(data, layout, 5, x), n, moved, item)
+    if layout.zero:
+        yield Call(f"{name} mask", lambda: group.nonzero(data, layout, x), n, moved, item)
+
+
+def exact_calls(dtype: torch.dtype) -> Iterator[Call]:
+    x, bits, flag = _empty(N, dtype), _empty(N // 8), _empty(1, torch.int32)
+    item = x.element_size()
+    moved = N * item + N // 8
+    yield Call("mask encode", lambda: mask.encode_into(x, None, bits, flag), N, moved, item)
+    yield Call("noise encode", lambda: mask.encode_into(x, 2.0, bits, flag), N, moved, item)
+    yield Call("mask decode", lambda: mask.decode(bits, None, x), N, moved, item)
+    if item == 4:
+        short, moved = _empty(N, torch.bfloat16), N * 6
+        yield Call("cast encode", lambda: cast.convert(x, short), N, moved, item)
+        yield Call("cast decode", lambda: cast.convert(short, x), N, moved, item)
+
+
+def integer_calls() -> Iterator[Call]:
+    x, data, moved = _empty(N, torch.int64), _empty(N // 8 * 14), N * 8 + N // 8 * 14
+    yield Call("index encode", lambda: index.encode(x, 0, 14, data), N, moved, 8)
+    yield Call("index decode", lambda: index.decode(data, 0, 14, x), N, moved, 8)
+    yield Call("index extremes", lambda: index.extremes_into(x, x[:2]), N, N * 8, 8)
+    places, flag = _empty(N), _empty(1, torch.int32)
+    of = [1, 32, 32, 1, 3, 3, 1, 2, 2, 0, 1, 1, 1, 1, 1, 1, 64, 64, 1]
+    yield Call("window encode", lambda: window.encode_into(x, of, places, flag), N, N * 9, 8)
+    yield Call("window decode", lambda: window.decode_into(places, of, x, flag), N, N * 9, 8)
+    packed = _empty(N // 2)
+    yield Call("planes pack", lambda: planes.pack_into(places, 4, packed), N, N * 3 // 2, 1)
+    yield Call("planes unpack", lambda: planes.unpack_into(packed, 4, places), N, N * 3 // 2, 1)
+
+
+def calls(dtype: torch.dtype) -> Iterator[Call]:
+    """Every kernel, for elements of this type; those of integers come with float32."""
+    yield from group_calls(dtype)
+    yield from exact_calls(dtype)
+    if dtype == torch.float32:
+        yield from integer_calls()
