@@ -47,7 +47,7 @@ def encode_into(
     """Metadata and codes into `data`, and the number of elements in raw groups added to `raw`
     (int64, on the device); `seed` may be an int64 on the device too."""
     lo, step, words, codes = views(data, layout)
-    given = (elements(x), lo, step, words, codes, *tables(layout, x.device), raw, _seed(seed))
+    given = (elements(x), lo, step, words, codes, *tables(layout, x.device), raw, seed_of(seed))
     sizes = (layout.n, layout.groups)
     group, coding = layout.group, code_options(layout)
     if group % 32 == 0 and group <= _HELD:
@@ -103,7 +103,7 @@ def _decode(
     lo, step, _, codes = views(data, layout)
     octets = TILE // 8
     tiles = -(-layout.n // TILE)
-    given = (codes, lo, step, *tables(layout, out.device), elements(out), _seed(seed))
+    given = (codes, lo, step, *tables(layout, out.device), elements(out), seed_of(seed))
     coding = code_options(layout)
     del coding["ALIGNED"], coding["TAIL"]
     options = {"GROUP": layout.group, "OCTETS": octets, "MASK": mask, **coding}
@@ -175,5 +175,6 @@ def span_of(group: int) -> int:
     return least * max(1, TILE // (least * group))
 
 
-def _seed(seed: int | Tensor) -> int | Tensor:
+def seed_of(seed: int | Tensor) -> int | Tensor:
+    """A seed as kernels take it: a number, or an int64 on the device."""
     return signed(seed) if isinstance(seed, int) else seed
