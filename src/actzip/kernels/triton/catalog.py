@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from actzip.kernels.dual_layout import Axis, DualLayout
 from actzip.kernels.layout import ROUNDING, GroupLayout
-from actzip.kernels.triton import cast, group, index, mask, planes, window
+from actzip.kernels.triton import cast, dual, group, index, mask, planes, window
 
 N = 1 << 22
 
@@ -64,6 +65,28 @@ def _group(name: str, layout: GroupLayout, n: int) -> Iterator[Call]:
         yield Call(f"{name} mask", lambda: group.nonzero(data, layout, x), n, moved, item)
 
 
+def dual_calls(dtype: torch.dtype) -> Iterator[Call]:
+    for side, zero, channels in ((32, False, 0), (56, True, 0), (14, False, 256)):
+        maps = N // side**2 // 256 * 256
+        axes = Axis(1, 8, False), Axis(side, 8, False), Axis(side, 8, False)
+        samples = maps // channels if channels else 1
+        n = maps * side**2 // samples
+        rest = GroupLayout(samples, n, side**2, (2,) * samples, ROUNDING["dither"], zero, dtype)
+        named = f"dual {side}x{side}{' zero' if zero else ''}{' channels last' if channels else ''}"
+        yield from _dual(named, DualLayout(maps, axes, rest, channels), maps * side**2)
+
+
+def _dual(name: str, layout: DualLayout, n: int) -> Iterator[Call]:
+    x, raw = _empty(n, layout.rest.dtype), _empty(1, torch.int64)
+    data = _empty(layout.averages_size + layout.rest.offsets[-1])
+    item = x.element_size()
+    moved = n * item + data.numel()
+    yield Call(
+        f"{name} encode", lambda: dual.encode_into(x, layout, 5, data, raw), n, moved, item
+    )
+    yield Call(f"{name} decode", lambda: dual.decode_from(data, layout, 5, x), n, moved, item)
+
+
 def exact_calls(dtype: torch.dtype) -> Iterator[Call]:
     x, bits, flag = _empty(N, dtype), _empty(N // 8), _empty(1, torch.int32)
     item = x.element_size()
@@ -94,6 +117,7 @@ def integer_calls() -> Iterator[Call]:
 def calls(dtype: torch.dtype) -> Iterator[Call]:
     """Every kernel, for elements of this type; those of integers come with float32."""
     yield from group_calls(dtype)
+    yield from dual_calls(dtype)
     yield from exact_calls(dtype)
     if dtype == torch.float32:
         yield from integer_calls()

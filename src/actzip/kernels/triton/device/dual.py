@@ -305,8 +305,19 @@ def decode_maps(
         e = (first % SIZE).to(tl.int32) + local
         g, p = e // SIZE, e % SIZE
         at = g * AVERAGES + mean_at(p, MAP, STRETCH)
-    lo, step, _ = load_metadata(lo_ptr + m0, step_ptr + m0, g, inside)
-    mean = from_half(tl.load(mean_ptr + m0 * AVERAGES + at, mask=inside, other=0))
+    means = mean_ptr + m0 * AVERAGES
+    if CHANNELS == 0 and SIZE % 8 == 0:  # eight elements are in one map
+        g8 = ((first % SIZE).to(tl.int32) + octet * 8) // SIZE
+        lo, step, _ = load_metadata(lo_ptr + m0, step_ptr + m0, g8, octet * 8 < limit)
+        lo, step = lo[:, None], step[:, None]
+    else:
+        lo, step, _ = load_metadata(lo_ptr + m0, step_ptr + m0, g, inside)
+    if CHANNELS == 0 and MAP[2] % 8 == 0 and MAP[5] % 8 == 0 and not STRETCH:  # in one block
+        e8 = (first % SIZE).to(tl.int32) + octet * 8
+        at8 = e8 // SIZE * AVERAGES + mean_at(e8 % SIZE, MAP, STRETCH)
+        mean = from_half(tl.load(means + at8, mask=octet * 8 < limit, other=0))[:, None]
+    else:
+        mean = from_half(tl.load(means + at, mask=inside, other=0))
     if ROUNDING == DITHER:
         padded = (n + 31) // 32 * 32
         v = dither(load_seed(seed), row * padded + first, local, REAL, LONG)
