@@ -36,6 +36,7 @@ class Built:
     spilled: int  #: bytes, or on AMD registers
     shared: int  #: bytes
     warps: int
+    given: tuple[int, ...]  #: the arguments, 0 for pointers
 
 
 class _Absent:
@@ -55,9 +56,9 @@ class _Absent:
 
 
 @contextmanager
-def _aside(target: GPUTarget) -> Iterator[list[tuple[str, int, Any]]]:
+def _aside(target: GPUTarget) -> Iterator[list[tuple[str, int, tuple[object, ...], Any]]]:
     """Launches within are compiled for the target and put into the list."""
-    found: list[tuple[str, int, Any]] = []
+    found: list[tuple[str, int, tuple[object, ...], Any]] = []
     before, launch.collected = launch.collected, found
     active = driver._active
     driver.set_active(_Absent(target))
@@ -71,11 +72,17 @@ def built(target: GPUTarget, call: Callable[[], object]) -> list[Built]:
     """The kernels that `call` would launch."""
     with _aside(target) as found:
         call()
-    return [_read(name, programs, target, kernel) for name, programs, kernel in found]
+    return [_read(name, programs, target, args, kernel) for name, programs, args, kernel in found]
 
 
-def _read(name: str, programs: int, target: GPUTarget, kernel: Any) -> Built:
-    needs = kernel.metadata.shared, kernel.metadata.num_warps
+def _read(
+    name: str, programs: int, target: GPUTarget, args: tuple[object, ...], kernel: Any
+) -> Built:
+    # a number that is 1 becomes a constant of the kernel
+    given = tuple(
+        a if isinstance(a, int) else 0 for a in args if not (isinstance(a, int) and a == 1)
+    )
+    needs = kernel.metadata.shared, kernel.metadata.num_warps, given
     if target.backend == "cuda":
         text = kernel.asm["ptx"]
         return Built(name, programs, target, text, *_ptxas(text, target.arch), *needs)

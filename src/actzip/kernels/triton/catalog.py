@@ -81,9 +81,7 @@ def _dual(name: str, layout: DualLayout, n: int) -> Iterator[Call]:
     data = _empty(layout.averages_size + layout.rest.offsets[-1])
     item = x.element_size()
     moved = n * item + data.numel()
-    yield Call(
-        f"{name} encode", lambda: dual.encode_into(x, layout, 5, data, raw), n, moved, item
-    )
+    yield Call(f"{name} encode", lambda: dual.encode_into(x, layout, 5, data, raw), n, moved, item)
     yield Call(f"{name} decode", lambda: dual.decode_from(data, layout, 5, x), n, moved, item)
 
 

@@ -21,7 +21,7 @@ TILE = 1 << 14 if INTERPRETED else 2048
 
 
 #: When a list, launches are compiled into it instead of run: see ahead.py.
-collected: list[tuple[str, int, Any]] | None = None
+collected: list[tuple[str, int, tuple[object, ...], Any]] | None = None
 
 
 def run(kernel: Any, programs: int, *args: object, warps: int = 4, **constants: object) -> None:
@@ -31,7 +31,7 @@ def run(kernel: Any, programs: int, *args: object, warps: int = 4, **constants: 
     options = {**OPTIONS, "num_warps": warps}
     if collected is not None:
         built = kernel.warmup(*args, grid=(programs,), **constants, **options)
-        collected.append((kernel.fn.__name__, programs, built))
+        collected.append((kernel.fn.__name__, programs, args, built))
         return
     device = next(a.device for a in args if isinstance(a, Tensor))
     with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():

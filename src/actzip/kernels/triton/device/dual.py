@@ -262,7 +262,11 @@ def code_last(
     inside = local < limit
     x = widen(tl.load(x_ptr + (row * n + first) + local, mask=inside, other=0))
     padded = (n + 31) // 32 * 32
-    v = x if ROUNDING == NEAREST else dither(load_seed(seed), row * padded + first, local, REAL, LONG)
+    v = (
+        x
+        if ROUNDING == NEAREST
+        else dither(load_seed(seed), row * padded + first, local, REAL, LONG)
+    )
     codes = codes_of_maps(
         x, first + local, mean_ptr + row * (AVERAGES * CHANNELS), lo_ptr + row * CHANNELS,
         step_ptr + row * CHANNELS, v, inside, levels,
