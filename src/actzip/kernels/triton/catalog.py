@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from actzip.kernels.dual_layout import Axis, DualLayout
+from actzip.kernels.fixedpoint_layout import FixedPointLayout
 from actzip.kernels.layout import ROUNDING, GroupLayout
-from actzip.kernels.triton import cast, dual, group, index, mask, planes, window
+from actzip.kernels.triton import cast, dual, fixedpoint, group, index, mask, planes, window
 
 N = 1 << 22
 
@@ -85,6 +86,29 @@ def _dual(name: str, layout: DualLayout, n: int) -> Iterator[Call]:
     yield Call(f"{name} decode", lambda: dual.decode_from(data, layout, 5, x), n, moved, item)
 
 
+def fixedpoint_calls(dtype: torch.dtype) -> Iterator[Call]:
+    for skip in (False, True):
+        layout = FixedPointLayout(N, dtype, (6,) * 64, 1024, ROUNDING["dither"], skip)
+        yield from _fixedpoint("fixedpoint skipping zeros" if skip else "fixedpoint", layout)
+
+
+def _fixedpoint(name: str, layout: FixedPointLayout) -> Iterator[Call]:
+    x, each, sizes = _empty(N, layout.dtype), _empty(64, layout.real), _empty(1024, torch.int64)
+    coded = layout.steps_size + 8 * layout.chunks + N * 6 // 8
+    words, item = _empty(coded // 4 + 2, torch.int32), x.element_size()
+    given = (x, layout, 5, each, each, sizes)
+    yield Call(f"{name} largest", lambda: _ignore(fixedpoint.largest(x, layout)), N, N * item, item)
+    yield Call(f"{name} sizes", lambda: fixedpoint.measure_into(*given), N, N * item, item)
+    moved = N * item + coded
+    yield Call(f"{name} encode", lambda: fixedpoint.write_into(*given, words), N, moved, item)
+    data = _empty(coded)
+    yield Call(f"{name} decode", lambda: fixedpoint.decode_from(data, layout, 5, x), N, moved, item)
+
+
+def _ignore(result: object) -> None:
+    pass
+
+
 def exact_calls(dtype: torch.dtype) -> Iterator[Call]:
     x, bits, flag = _empty(N, dtype), _empty(N // 8), _empty(1, torch.int32)
     item = x.element_size()
@@ -116,6 +140,7 @@ def calls(dtype: torch.dtype) -> Iterator[Call]:
     """Every kernel, for elements of this type; those of integers come with float32."""
     yield from group_calls(dtype)
     yield from dual_calls(dtype)
+    yield from fixedpoint_calls(dtype)
     yield from exact_calls(dtype)
     if dtype == torch.float32:
         yield from integer_calls()

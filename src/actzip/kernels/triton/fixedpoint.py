@@ -59,7 +59,7 @@ def measure_into(
     """The bytes of each chunk into `sizes` (int64), without the host's read."""
     given = (launch.elements(x), steps, limits, _bits(layout, x.device), sizes, sizes)
     launch.run(device.encode_chunks, layout.chunks, *given, seed_of(seed), *_sizes(layout), 0,
-               WRITE=False, **_options(layout))  # fmt: skip
+               warps=8, WRITE=False, **_options(layout))  # fmt: skip
 
 
 def write_into(
@@ -70,7 +70,7 @@ def write_into(
     start = layout.steps_size + 8 * layout.chunks
     given = (launch.elements(x), steps, limits, _bits(layout, x.device), begins, words)
     launch.run(device.encode_chunks, layout.chunks, *given, seed_of(seed), *_sizes(layout), start,
-               WRITE=True, **_options(layout))  # fmt: skip
+               warps=8, WRITE=True, **_options(layout))  # fmt: skip
 
 
 def decode(data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor) -> None:
