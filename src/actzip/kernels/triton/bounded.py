@@ -53,7 +53,7 @@ def quantize_into(
         "WIDTH": layout.width > 0,
     }
     launch.run(device.quantize_chunks, layout.chunks, *given, *_sizes(layout), max(1, layout.width),
-               layout.height, warps=8, **options, **_options(layout))  # fmt: skip
+               layout.height, warps=16, **options, **_options(layout))  # fmt: skip
 
 
 def pack_into(
@@ -63,7 +63,7 @@ def pack_into(
     """Blocks into `words` (int32, zeros), behind the places of table and headers."""
     start = 8 * layout.chunks + layout.blocks
     given = (launch.elements(x), symbols, headers, begins, words, layout.n, max(1, layout.width))
-    launch.run(device.pack_chunks, layout.chunks, *given, layout.height, start, warps=8,
+    launch.run(device.pack_chunks, layout.chunks, *given, layout.height, start, warps=16,
                WIDTH=layout.width > 0)  # fmt: skip
 
 

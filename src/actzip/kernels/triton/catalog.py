@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from actzip.kernels.bounded_layout import BoundedLayout, real_of
 from actzip.kernels.dual_layout import Axis, DualLayout
 from actzip.kernels.fixedpoint_layout import FixedPointLayout
 from actzip.kernels.layout import ROUNDING, GroupLayout
-from actzip.kernels.triton import cast, dual, fixedpoint, group, index, mask, planes, window
+from actzip.kernels.triton import bounded, cast, dual, fixedpoint, group, index, mask, planes, window
 
 N = 1 << 22
 
@@ -105,6 +106,29 @@ def _fixedpoint(name: str, layout: FixedPointLayout) -> Iterator[Call]:
     yield Call(f"{name} decode", lambda: fixedpoint.decode_from(data, layout, 5, x), N, moved, item)
 
 
+def bounded_calls(dtype: torch.dtype) -> Iterator[Call]:
+    for width in (0, 64):
+        layout = BoundedLayout(N, dtype, _empty(1, real_of(dtype)), 1, True, width, 64)
+        yield from _bounded("bounded lorenzo" if width else "bounded", layout)
+
+
+def _bounded(name: str, layout: BoundedLayout) -> Iterator[Call]:
+    """With codes of six bits."""
+    x, symbols, sizes = _empty(N, layout.dtype), _empty(N, torch.int32), _empty(1024, torch.int64)
+    headers, item = _empty(layout.blocks), x.element_size()
+    coded = 8 * layout.chunks + layout.blocks + N * 6 // 8
+    words, data = _empty(coded // 4 + 2, torch.int32), _empty(coded)
+    found = (symbols, headers, sizes, sizes)
+    moved = N * (item + 4)
+    quantize = f"{name} quantize", lambda: bounded.quantize_into(x, layout, 5, *found)
+    yield Call(*quantize, N, moved, item)
+    pack = f"{name} pack", lambda: bounded.pack_into(x, layout, symbols, headers, sizes, words)
+    yield Call(*pack, N, N * 4 + coded, item)
+    if not layout.width:
+        unpack = f"{name} decode", lambda: bounded.decode_from(data, layout, 5, x)
+        yield Call(*unpack, N, N * item + coded, item)
+
+
 def _ignore(result: object) -> None:
     pass
 
@@ -141,6 +165,7 @@ def calls(dtype: torch.dtype) -> Iterator[Call]:
     yield from group_calls(dtype)
     yield from dual_calls(dtype)
     yield from fixedpoint_calls(dtype)
+    yield from bounded_calls(dtype)
     yield from exact_calls(dtype)
     if dtype == torch.float32:
         yield from integer_calls()

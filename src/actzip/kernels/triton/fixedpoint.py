@@ -70,7 +70,7 @@ def write_into(
     start = layout.steps_size + 8 * layout.chunks
     given = (launch.elements(x), steps, limits, _bits(layout, x.device), begins, words)
     launch.run(device.encode_chunks, layout.chunks, *given, seed_of(seed), *_sizes(layout), start,
-               warps=8, WRITE=True, **_options(layout))  # fmt: skip
+               warps=16, WRITE=True, **_options(layout))  # fmt: skip
 
 
 def decode(data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor) -> None:
