@@ -6,13 +6,12 @@ import random
 
 import pytest
 import torch
-from agreement import assert_same
+from agreement import QUIET, assert_same
 from kernel_cases import FLOATS, ROUNDING, floats
 
 from actzip.codecs import Dual
 
-# numpy says so where a sum overflows or is no number; a GPU says nothing
-pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+pytestmark = QUIET
 
 SHAPES = [(2, 3, 37), (2, 40, 16, 8), (1, 3, 7, 9), (2, 4, 5, 6, 4), (2, 32, 8, 8)]
 
