@@ -32,9 +32,7 @@ def test_values_of_every_kind(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_every_way_to_pack_a_block(
-    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_way_to_pack_a_block(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(4200).relu()
     x[500:1500] = torch.arange(1000) * 0.5 + torch.randn(1000) * 0.01  # differences are shorter
     x[2000:2300] = torch.randn(300)

@@ -68,7 +68,7 @@ def check(call: Call, target: str) -> None:
     for kernel in kernels:
         assert_sound(kernel)
     loads, stores = map(any, zip(*(wide(kernel) for kernel in kernels), strict=True))
-    if call.itemsize > 1:
+    if call.wide:
         assert loads if call.reads_elements else stores, call.name
 
 

@@ -12,7 +12,20 @@ import functools
 import importlib.util
 
 #: The forms that have kernels here; `kernels.of` gives the reference for any other.
-FORMS = frozenset({"bounded", "cast", "dual", "entropy", "fixedpoint", "group", "index", "mask", "planes", "window"})
+FORMS = frozenset(
+    {
+        "bounded",
+        "cast",
+        "dual",
+        "entropy",
+        "fixedpoint",
+        "group",
+        "index",
+        "mask",
+        "planes",
+        "window",
+    }
+)
 
 
 @functools.cache

@@ -11,9 +11,21 @@ from torch import Tensor
 
 from actzip.kernels.bounded_layout import BoundedLayout, real_of
 from actzip.kernels.dual_layout import Axis, DualLayout
+from actzip.kernels.entropy_table import SCALE, SPAN, SYMBOLS, Table
 from actzip.kernels.fixedpoint_layout import FixedPointLayout
 from actzip.kernels.layout import ROUNDING, GroupLayout
-from actzip.kernels.triton import bounded, cast, dual, fixedpoint, group, index, mask, planes, window
+from actzip.kernels.triton import (
+    bounded,
+    cast,
+    dual,
+    entropy,
+    fixedpoint,
+    group,
+    index,
+    mask,
+    planes,
+    window,
+)
 
 N = 1 << 22
 
@@ -27,6 +39,7 @@ class Call:
     elements: int
     moved: int
     itemsize: int  #: of an element as it lay in memory before
+    wide: bool = True  #: whether elements go 16 bytes at a time; not where blocks start anywhere
 
     @property
     def reads_elements(self) -> bool:
@@ -103,7 +116,8 @@ def _fixedpoint(name: str, layout: FixedPointLayout) -> Iterator[Call]:
     moved = N * item + coded
     yield Call(f"{name} encode", lambda: fixedpoint.write_into(*given, words), N, moved, item)
     data = _empty(coded)
-    yield Call(f"{name} decode", lambda: fixedpoint.decode_from(data, layout, 5, x), N, moved, item)
+    decode = f"{name} decode", lambda: fixedpoint.decode_from(data, layout, 5, x)
+    yield Call(*decode, N, moved, item, wide=False)
 
 
 def bounded_calls(dtype: torch.dtype) -> Iterator[Call]:
@@ -126,7 +140,25 @@ def _bounded(name: str, layout: BoundedLayout) -> Iterator[Call]:
     yield Call(*pack, N, N * 4 + coded, item)
     if not layout.width:
         unpack = f"{name} decode", lambda: bounded.decode_from(data, layout, 5, x)
-        yield Call(*unpack, N, N * item + coded, item)
+        yield Call(*unpack, N, N * item + coded, item, wide=False)
+
+
+def entropy_calls() -> Iterator[Call]:
+    """Symbols of four bits."""
+    codes, counts = _empty(N), _empty(256, torch.int64)
+    table = Table([SCALE // 16] * 16 + [0] * (SYMBOLS - 16), 1)
+    spans, data = N // SPAN, _empty(N // 2)
+    room, states = _empty(spans * 50176, torch.int16), _empty(spans * 32, torch.int32)
+    sizes, begins = _empty(spans, torch.int64), _empty(spans + 1, torch.int64)
+    flag, both = _empty(1, torch.int32), N + N // 2
+    found = (room, states, sizes)
+    for name, call, moved in (
+        ("count", lambda: entropy.count_into(codes, counts), N),
+        ("encode", lambda: entropy.code_into(codes, table, *found), both),
+        ("gather", lambda: entropy.gather_into(*found, begins, table, data), N),
+        ("decode", lambda: entropy.decode_from(data, begins, table, codes, flag), both),
+    ):
+        yield Call(f"entropy {name}", call, N, moved, 1, wide=False)
 
 
 def _ignore(result: object) -> None:
@@ -156,8 +188,12 @@ def integer_calls() -> Iterator[Call]:
     yield Call("window encode", lambda: window.encode_into(x, of, places, flag), N, N * 9, 8)
     yield Call("window decode", lambda: window.decode_into(places, of, x, flag), N, N * 9, 8)
     packed = _empty(N // 2)
-    yield Call("planes pack", lambda: planes.pack_into(places, 4, packed), N, N * 3 // 2, 1)
-    yield Call("planes unpack", lambda: planes.unpack_into(packed, 4, places), N, N * 3 // 2, 1)
+    yield Call(
+        "planes pack", lambda: planes.pack_into(places, 4, packed), N, N * 3 // 2, 1, wide=False
+    )
+    yield Call(
+        "planes unpack", lambda: planes.unpack_into(packed, 4, places), N, N * 3 // 2, 1, wide=False
+    )
 
 
 def calls(dtype: torch.dtype) -> Iterator[Call]:
@@ -169,3 +205,4 @@ def calls(dtype: torch.dtype) -> Iterator[Call]:
     yield from exact_calls(dtype)
     if dtype == torch.float32:
         yield from integer_calls()
+        yield from entropy_calls()

@@ -57,7 +57,8 @@ def measure_into(
     sizes: Tensor,
 ) -> None:  # fmt: skip
     """The bytes of each chunk into `sizes` (int64), without the host's read."""
-    given = (launch.elements(x), steps, limits, _bits(layout, x.device), sizes, sizes)
+    per_channel = (steps, _inverse(steps), limits, _bits(layout, x.device))
+    given = (launch.elements(x), *per_channel, sizes, sizes)
     launch.run(device.encode_chunks, layout.chunks, *given, seed_of(seed), *_sizes(layout), 0,
                warps=8, WRITE=False, **_options(layout))  # fmt: skip
 
@@ -68,9 +69,10 @@ def write_into(
 ) -> None:  # fmt: skip
     """Chunks into `words` (int32, zeros), behind the places of steps and offsets."""
     start = layout.steps_size + 8 * layout.chunks
-    given = (launch.elements(x), steps, limits, _bits(layout, x.device), begins, words)
+    per_channel = (steps, _inverse(steps), limits, _bits(layout, x.device))
+    given = (launch.elements(x), *per_channel, begins, words)
     launch.run(device.encode_chunks, layout.chunks, *given, seed_of(seed), *_sizes(layout), start,
-               warps=16, WRITE=True, **_options(layout))  # fmt: skip
+               warps=8 if x.dtype == torch.float64 else 16, WRITE=True, **_options(layout))  # fmt: skip
 
 
 def decode(data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor) -> None:
@@ -90,6 +92,10 @@ def decode_from(data: Tensor, layout: FixedPointLayout, seed: int | Tensor, out:
     raw = out.view(_INTS[out.element_size()])
     launch.run(device.decode_chunks, layout.chunks, *given, raw, seed_of(seed), *_sizes(layout),
                body.numel(), warps=2, **_options(layout))  # fmt: skip
+
+
+def _inverse(steps: Tensor) -> Tensor:
+    return torch.where(steps > 0, 1.0 / steps, torch.zeros_like(steps))
 
 
 def _sizes(layout: FixedPointLayout) -> tuple[int, int, int]:

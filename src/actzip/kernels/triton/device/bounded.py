@@ -89,10 +89,7 @@ def quantize_chunks(
     step = (bound * 2) * scale_of(level).to(x.dtype)
     t = x * divide(one, step)
     v = dither(load_seed(seed), base, local, x.dtype, LONG) if DITHERED else x * 0.0
-    if DITHERED:
-        u = t + v
-    else:
-        u = t
+    u = t + v if DITHERED else t
     magic = 6755399441055744.0 if x.dtype == tl.float64 else 12582912.0
     r = (u + magic) - magic
     back = as_stored((r - v if DITHERED else r) * step, KIND)
@@ -161,19 +158,20 @@ def pack_chunks(
     map_size = tl.where(is_map, (length + 7) // 8, 0)
     size = (tl.sum(there, axis=1) * wide + 7) // 8 + map_size
     size = tl.where(raw, length * ITEM, size)
-    begin = (start + tl.load(begins_ptr + chunk)) * 8
-    block = begin + (tl.cumsum(size, axis=0) - size).to(tl.int64) * 8
+    byte = start + tl.load(begins_ptr + chunk)
+    words_ptr += byte >> 2
+    block = (byte & 3).to(tl.int32) * 8 + (tl.cumsum(size, axis=0) - size) * 8
     before = (tl.cumsum(there, axis=1) - there) * wide[:, None]
-    place = (block + map_size.to(tl.int64) * 8)[:, None] + before.to(tl.int64)
+    place = (block + map_size * 8)[:, None] + before
     merge(words_ptr, place, codes.to(tl.uint32), present & (wide > 0)[:, None])
     one = tl.full([64, 64], 1, tl.uint32)
-    merge(words_ptr, block[:, None] + e.to(tl.int64), one, present & is_map[:, None])
+    merge(words_ptr, block[:, None] + e, one, present & is_map[:, None])
     kept = inside & raw[:, None]
     if tl.max(raw.to(tl.int32)) > 0:
         bits = raw_bits(tl.load(x_ptr + base + local, mask=kept, other=0))
         for k in tl.static_range(ITEM):
             octet = ((bits >> (8 * k)) & 255).to(tl.uint32)
-            merge(words_ptr, block[:, None] + (e * ITEM + k).to(tl.int64) * 8, octet, kept)
+            merge(words_ptr, block[:, None] + (e * ITEM + k) * 8, octet, kept)
 
 
 @triton.jit

@@ -35,13 +35,13 @@ def encode_chains(
     chain = tl.program_id(0).to(tl.int64)
     x = (lane * 0 + LOWEST).to(tl.uint32)
     last = tl.minimum(spans - chain * CHAIN, CHAIN).to(tl.int32)
-    for back in range(0, last):
+    for back in range(last):
         span = chain * CHAIN + (last - 1 - back)
         begin = span * SPAN
         rows = ((tl.minimum(n - begin, SPAN) + 31) // 32).to(tl.int32)
         end = room_ptr + span * ROOM
         at = rows * 0 + ROOM
-        for behind in range(0, rows):
+        for behind in range(rows):
             place = begin + (rows - 1 - behind) * 32 + lane
             there = place < n
             s = tl.load(codes_ptr + place, mask=there, other=0).to(tl.int32)
@@ -102,11 +102,11 @@ def decode_chains(
     at += 128
     wrong = tl.sum(((x < LOWEST) | ((x >> 31) != 0)).to(tl.int32))
     last = tl.minimum(spans - chain * CHAIN, CHAIN).to(tl.int32)
-    for k in range(0, last):
+    for k in range(last):
         span = chain * CHAIN + k
         begin = span * SPAN
         rows = ((tl.minimum(n - begin, SPAN) + 31) // 32).to(tl.int32)
-        for row in range(0, rows):
+        for row in range(rows):
             place = begin + row * 32 + lane
             there = place < n
             slot = x & 4095

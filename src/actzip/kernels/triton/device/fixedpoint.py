@@ -8,14 +8,12 @@ at any bit: they are merged into words of zeros, of which neighbours may write p
 import triton
 import triton.language as tl
 
-from actzip.kernels.triton.device.groups import DITHER, NEAREST, inverse
+from actzip.kernels.triton.device.groups import DITHER, NEAREST
 from actzip.kernels.triton.device.numbers import bf16_bits, bits_of, dither, load_seed, widen
 
 
 @triton.jit
-def largest(
-    x_ptr, found_ptr, outer, channels, inner, slices, CT: tl.constexpr, IT: tl.constexpr
-):
+def largest(x_ptr, found_ptr, outer, channels, inner, slices, CT: tl.constexpr, IT: tl.constexpr):
     """The bits of the largest finite magnitude of each channel, into zeros; x is outer x channels x
     inner, a program takes CT channels of every `slices`-th outer."""
     tile = tl.program_id(0) // slices
@@ -46,7 +44,7 @@ def as_stored(x, KIND: tl.constexpr):
 
 @triton.jit
 def merge(words_ptr, place, value, mask):
-    """Up to 16 bits of `value` (uint32) at bit `place` (int64) of words that are zero there."""
+    """The bits of `value` (uint32) at bit `place` (int32) of words that are zero there."""
     shift = (place & 31).to(tl.uint32)
     low = (value << shift).to(tl.int32, bitcast=True)
     tl.atomic_or(words_ptr + (place >> 5), low, mask=mask & (low != 0))
@@ -62,7 +60,8 @@ def channel_of(base, local, inner, channels, LARGE: tl.constexpr):
 
 @triton.jit(do_not_specialize=["seed"])
 def encode_chunks(
-    x_ptr, steps_ptr, limits_ptr, bits_ptr, sizes_ptr, words_ptr, seed, n, inner, channels, start,
+    x_ptr, steps_ptr, inverse_ptr, limits_ptr, bits_ptr, sizes_ptr, words_ptr, seed, n, inner,
+    channels, start,
     SKIP: tl.constexpr, ROUNDING: tl.constexpr, WRITE: tl.constexpr, LARGE: tl.constexpr,
     LONG: tl.constexpr,
 ):  # fmt: skip
@@ -83,7 +82,7 @@ def encode_chunks(
     step = tl.load(steps_ptr + channel)
     width = tl.load(bits_ptr + channel).to(tl.int32)
     top = ((1 << (width - 1)) - 1).to(x.dtype)
-    t = x * inverse(step)
+    t = x * tl.load(inverse_ptr + channel)
     v = x * 0.0 if ROUNDING == NEAREST else dither(load_seed(seed), base, local, x.dtype, LONG)
     if ROUNDING != NEAREST:
         t += v
@@ -103,18 +102,20 @@ def encode_chunks(
     block_end = tl.cumsum(size, axis=0)
     kept = present & (code == 0)
     if WRITE:
-        begin = (start + tl.load(sizes_ptr + chunk)) * 8
-        block = begin + (block_end - size).to(tl.int64) * 8
-        place = (block + map_size.to(tl.int64) * 8)[:, None] + (ends - taken).to(tl.int64)
+        byte = start + tl.load(sizes_ptr + chunk)
+        words_ptr += byte >> 2
+        begin = (byte & 3).to(tl.int32) * 8
+        block = begin + (block_end - size) * 8
+        place = (block + map_size * 8)[:, None] + (ends - taken)
         merge(words_ptr, place, code.to(tl.uint32), present)
         if SKIP:
             one = tl.full([64, 64], 1, tl.uint32)
-            merge(words_ptr, block[:, None] + e[None, :].to(tl.int64), one, present)
+            merge(words_ptr, block[:, None] + e[None, :], one, present)
         lost = tl.sum(kept.to(tl.int32), axis=1)
         if tl.sum(lost) > 0:
             before = (tl.cumsum(lost, axis=0) - lost)[:, None]
             before += tl.cumsum(kept.to(tl.int32), axis=1) - kept.to(tl.int32)
-            place = begin + (tl.sum(size) + before * ITEM).to(tl.int64) * 8
+            place = begin + (tl.sum(size) + before * ITEM) * 8
             raw = raw_bits(stored)
             for k in tl.static_range(ITEM):
                 octet = ((raw >> (8 * k)) & 255).to(tl.uint32)
