@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 
 import pytest
@@ -86,6 +88,18 @@ def test_sm_90_kernels_of_other_types(name: str) -> None:
 def test_one_of_each_kernel_for_other_devices(target: str) -> None:
     for name in _one_of_each(FLOAT32):
         check(FLOAT32[name], target)
+
+
+@pytest.mark.parametrize("form", sorted(triton.FORMS))
+def test_signatures_are_those_of_the_reference(form: str) -> None:
+    ours = importlib.import_module(f"actzip.kernels.triton.{form}")
+    theirs = importlib.import_module(f"actzip.kernels.reference.{form}")
+    names = ("encode", "decode", "store_raw", "nonzero", "extremes", "count", "convert", "pack")
+    shared = [name for name in (*names, "unpack", "largest") if hasattr(theirs, name)]
+    assert shared
+    for name in shared:
+        mine, other = getattr(ours, name), getattr(theirs, name)
+        assert inspect.signature(mine) == inspect.signature(other), name
 
 
 @pytest.mark.parametrize("n", [1, 33, (1 << 31) + 5])

@@ -82,16 +82,20 @@ def _read(
     given = tuple(
         a if isinstance(a, int) else 0 for a in args if not (isinstance(a, int) and a == 1)
     )
-    needs = kernel.metadata.shared, kernel.metadata.num_warps, given
+    needs = {
+        "shared": kernel.metadata.shared,
+        "warps": kernel.metadata.num_warps,
+        "given": given,
+    }
     if target.backend == "cuda":
         text = kernel.asm["ptx"]
-        return Built(name, programs, target, text, *_ptxas(text, target.arch), *needs)
+        return Built(name, programs, target, text, *_ptxas(text, target.arch), **needs)
     text = kernel.asm["amdgcn"]
     registers, spilled = (
         max(int(n) for n in re.findall(rf"\.{word}:\s+(\d+)", text))
         for word in ("vgpr_count", "vgpr_spill_count")
     )
-    return Built(name, programs, target, text, registers, spilled, *needs)
+    return Built(name, programs, target, text, registers, spilled, **needs)
 
 
 def _ptxas(text: str, arch: int) -> tuple[int, int]:

@@ -71,8 +71,9 @@ def write_into(
     start = layout.steps_size + 8 * layout.chunks
     per_channel = (steps, _inverse(steps), limits, _bits(layout, x.device))
     given = (launch.elements(x), *per_channel, begins, words)
+    warps = 8 if x.dtype == torch.float64 else 16  # so many that nothing spills
     launch.run(device.encode_chunks, layout.chunks, *given, seed_of(seed), *_sizes(layout), start,
-               warps=8 if x.dtype == torch.float64 else 16, WRITE=True, **_options(layout))  # fmt: skip
+               warps=warps, WRITE=True, **_options(layout))  # fmt: skip
 
 
 def decode(data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor) -> None:
