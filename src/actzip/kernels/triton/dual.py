@@ -23,6 +23,8 @@ from actzip.kernels.triton.launch import TILE, power_of_two
 def encode(x: Tensor, layout: DualLayout, seed: int, data: Tensor) -> int:
     if x.numel() == 0:
         return 0
+    if _too_large(layout):
+        return reference.encode(x, layout, seed, data)
     raw = torch.zeros(1, dtype=torch.int64, device=x.device)
     launch.with_aligned(data, lambda room: encode_into(x, layout, seed, room, raw))
     return int(raw)
@@ -67,7 +69,9 @@ def store_raw(x: Tensor, layout: DualLayout, data: Tensor) -> None:
 def decode(data: Tensor, layout: DualLayout, seed: int, out: Tensor) -> None:
     if data.numel() < layout.averages_size + layout.rest.offsets[-1]:
         raise DamagedError(f"averages and codes need more than {data.numel()} bytes")
-    if out.numel():
+    if _too_large(layout):
+        reference.decode(data, layout, seed, out)
+    elif out.numel():
         decode_from(launch.aligned(data), layout, seed, out)
 
 
@@ -90,6 +94,11 @@ def decode_from(data: Tensor, layout: DualLayout, seed: int | Tensor, out: Tenso
 
 def nonzero(data: Tensor, layout: DualLayout, out: Tensor) -> None:
     group.nonzero(data[layout.averages_size :], layout.rest, out)
+
+
+def _too_large(layout: DualLayout) -> bool:
+    """Maps or samples that do not fit 32-bit distances: left to the reference."""
+    return layout.rest.n >= 1 << 31 if layout.channels else group.too_large(layout.size)
 
 
 def _views(data: Tensor, layout: DualLayout) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

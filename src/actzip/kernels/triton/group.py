@@ -15,6 +15,7 @@ from torch import Tensor
 
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.layout import GroupLayout
+from actzip.kernels.reference import group as reference
 from actzip.kernels.triton.device import group as device
 from actzip.kernels.triton.launch import (
     TILE,
@@ -36,6 +37,8 @@ _LONG = 1 << 33
 def encode(x: Tensor, layout: GroupLayout, seed: int, data: Tensor) -> int:
     if layout.n == 0 or layout.samples == 0:
         return 0
+    if too_large(layout.group):
+        return reference.encode(x, layout, seed, data)
     raw = torch.zeros(1, dtype=torch.int64, device=x.device)
     with_aligned(data, lambda room: encode_into(x, layout, seed, room, raw))
     return int(raw)
@@ -167,6 +170,11 @@ def _tables(layout: GroupLayout, on: torch.device) -> tuple[Tensor, Tensor]:
 def _none(on: torch.device) -> tuple[Tensor, Tensor]:
     nothing = torch.zeros(1, dtype=torch.int64, device=on)
     return nothing.view(torch.uint8), nothing
+
+
+def too_large(group: int) -> bool:
+    """Groups of which a program's do not fit 32-bit distances: left to the reference."""
+    return span_of(group) * group >= 1 << 31
 
 
 def span_of(group: int) -> int:
