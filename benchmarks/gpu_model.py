@@ -3,7 +3,9 @@
 For every kernel: bytes moved per element, instructions that a thread executes per element (its PTX
 is walked, with the arguments of a usual call), and the time that follows from the memory bandwidth
 and the instruction rates of three GPUs, whichever is longer, over the time of `copy_`. PTX is what
-the assembler reads, not what it writes; latencies, caches and clocks are not in the model.
+the assembler reads, not what it writes; latencies, caches and clocks are not in the model. Kernels
+that wait for each step's result are marked "serial": their figure is a lower bound, and a poor one.
+Those whose loops run as often as memory says have no count of instructions: theirs is memory alone.
 
     python benchmarks/gpu_model.py            # writes results/gpu_model.json
 """
@@ -15,6 +17,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import triton
@@ -173,33 +176,33 @@ def executed(kernels: list[ahead.Built]) -> Counter[str]:
     return total
 
 
-def times(gpu: Gpu, call: catalog.Call, counts: Counter[str]) -> dict[str, float]:
+def times(gpu: Gpu, call: catalog.Call, counts: Counter[str]) -> dict[str, float | None]:
     """Seconds by memory and by instructions, and the longer of them over a copy's."""
     rate = gpu.multiprocessors * gpu.clock
     busy = [counts[kind] / (rate * getattr(gpu, kind)) for kind in ("whole", "real", "memory")]
     issued = sum(counts[kind] for kind in ("whole", "real", "memory")) / (rate * gpu.issue)
     memory, copy = call.moved / gpu.bandwidth, 2 * call.elements * call.itemsize / gpu.bandwidth
-    arithmetic = max(*busy, issued)
+    arithmetic = 0.0 if call.loops_on_data else max(*busy, issued)
     return {
         "memory_us": round(memory * 1e6, 2),
-        "instructions_us": round(arithmetic * 1e6, 2),
+        "instructions_us": None if call.loops_on_data else round(arithmetic * 1e6, 2),
         "times_copy": round(max(memory, arithmetic) / copy, 2),
     }
 
 
-def row(call: catalog.Call, dtype: torch.dtype) -> dict[str, object]:
+def row(call: catalog.Call, dtype: torch.dtype) -> dict[str, Any]:
     kernels = {a: ahead.built(GPUTarget("cuda", a, 32), call.call) for a in (80, 89, 90)}
     counts = {arch: executed(found) for arch, found in kernels.items()}
-    shown = counts[90]
+    kinds = ("whole", "real", "memory")
+    shares = {kind: round(counts[90][kind] / call.elements, 1) for kind in kinds}
     return {
         "kernel": call.name,
         "dtype": str(dtype).removeprefix("torch."),
         "launches": len(kernels[90]),
         "registers": max(kernel.registers for kernel in kernels[90]),
         "bytes_per_element": round(call.moved / call.elements, 3),
-        "instructions_per_element": {
-            kind: round(shown[kind] / call.elements, 1) for kind in ("whole", "real", "memory")
-        },
+        "instructions_per_element": None if call.loops_on_data else shares,
+        "lower_bound_only": call.serial or call.loops_on_data,
         "model": {name: times(gpu, call, counts[gpu.arch]) for name, gpu in GPUS.items()},
     }
 
@@ -215,8 +218,9 @@ def main(only: str = "") -> None:
     table = Table("kernel", "dtype", "bytes", "instructions", *GPUS, title=f"× copy_: {NOTE}")
     for found in rows:
         parts = found["instructions_per_element"]
-        ratios = [str(times["times_copy"]) for times in found["model"].values()]  # type: ignore[attr-defined]
-        total = f"{sum(parts.values()):.0f}"  # type: ignore[attr-defined]
+        mark = "> " if found["lower_bound_only"] else ""
+        ratios = [f"{mark}{times['times_copy']}" for times in found["model"].values()]
+        total = f"{sum(parts.values()):.0f}" if parts else "?"
         cells = (found["kernel"], found["dtype"], found["bytes_per_element"])
         table.add_row(*map(str, cells), total, *ratios)
     Console().print(table)

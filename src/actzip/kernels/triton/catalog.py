@@ -42,6 +42,18 @@ class Call:
     wide: bool = True  #: whether elements go 16 bytes at a time; not where blocks start anywhere
 
     @property
+    def loops_on_data(self) -> bool:
+        """True where memory says how often a loop runs, which nobody knows before."""
+        return self.name.startswith(("group bits per sample", "entropy gather"))
+
+    @property
+    def serial(self) -> bool:
+        """True where a program waits for each step's result: latency bounds it, not rates."""
+        return self.name in ("entropy encode", "entropy decode", "bounded decode") or (
+            self.name.startswith("fixedpoint") and self.name.endswith("decode")
+        )
+
+    @property
     def reads_elements(self) -> bool:
         """True for encoders: they read what decoders write."""
         return not self.name.endswith(("decode", "mask", "unpack"))
