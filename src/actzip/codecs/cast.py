@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from actzip import kernels
 from actzip.codecs.base import Allocate, Codec, Payload, PayloadError, register
 
 _SHORT = (torch.bfloat16, torch.float16)
@@ -53,7 +54,7 @@ class Cast(Codec):
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
         data = allocate(2 * x.numel(), x.device)
-        _convert(x.view(-1), data.view(self.dtype))
+        kernels.of(x, "cast").convert(x.view(-1), data.view(self.dtype))
         return data
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
@@ -64,14 +65,4 @@ class Cast(Codec):
         data = payload.data
         if data.storage_offset() % 2:  # a view of two-byte numbers must begin with a whole one
             data = data.clone()
-        _convert(data.view(self.dtype), out.view(-1))
-
-
-def _convert(source: Tensor, target: Tensor) -> None:
-    """Rounded to nearest; a finite value never becomes infinity."""
-    target.copy_(source)
-    top = torch.finfo(target.dtype).max
-    if torch.finfo(source.dtype).max > top:
-        lost = torch.isinf(target) & torch.isfinite(source)
-        if bool(lost.any()):
-            target[lost] = torch.full_like(target[lost], top).copysign(target[lost])
+        kernels.of(out, "cast").convert(data.view(self.dtype), out.view(-1))

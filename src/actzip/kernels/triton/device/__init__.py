@@ -1,0 +1,1 @@
+"""What runs on the device; functions marked `triton.jit`, no Python beside them."""

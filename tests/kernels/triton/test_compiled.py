@@ -1,0 +1,118 @@
+"""Every kernel compiled ahead of time, for devices that are not here: what their assembler says."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+
+import pytest
+import torch
+
+from actzip.kernels import triton
+
+if not triton.available():
+    pytest.skip("Triton is not installed: pip install 'actzip[triton]'", allow_module_level=True)
+
+from triton.backends.compiler import GPUTarget
+
+from actzip.kernels.layout import ROUNDING, GroupLayout
+from actzip.kernels.triton import group
+from actzip.kernels.triton.ahead import Built, built
+from actzip.kernels.triton.catalog import Call, calls
+
+TARGETS = {
+    "sm_80": GPUTarget("cuda", 80, 32),
+    "sm_90": GPUTarget("cuda", 90, 32),
+    "sm_100": GPUTarget("cuda", 100, 32),
+    "sm_120": GPUTarget("cuda", 120, 32),
+    "gfx942": GPUTarget("hip", "gfx942", 64),
+}
+#: What one program may take, so that several fit on a multiprocessor.
+REGISTERS, SHARED = 128, 40 << 10
+
+BF16 = {call.name: call for call in calls(torch.bfloat16)}
+FLOAT32 = {call.name: call for call in calls(torch.float32)}
+
+
+def _one_of_each(named: dict[str, Call]) -> list[str]:
+    """Without the variants: calls that come to other kernels, or to other code of the same."""
+    return [name for name in named if not re.search(r"^group (1|3|4|8)|stochastic", name)]
+
+
+def assert_sound(kernel: Built, registers: int = REGISTERS) -> None:
+    text = kernel.text
+    assert kernel.spilled == 0, (kernel.name, kernel.spilled)
+    assert kernel.shared <= SHARED, (kernel.name, kernel.shared)
+    if kernel.target.backend == "cuda":
+        assert kernel.registers <= registers, (kernel.name, kernel.registers)
+        for word in ("div.full", "div.approx", "fma.", ".ftz", "mad.rn.f"):
+            assert word not in text, (kernel.name, word)
+    else:  # a division is five fused steps, and nothing else is fused
+        fused = len(re.findall(r"\bv_(?:pk_)?(?:fma|mac|fmac|mad)_f(?:16|32|64)", text))
+        assert fused == 5 * len(re.findall(r"\bv_div_fixup_f32", text)), kernel.name
+
+
+def wide(kernel: Built) -> tuple[bool, bool]:
+    """Whether it loads and whether it stores 16 bytes at a time."""
+    if kernel.target.backend == "cuda":
+        found = re.findall(r"(ld|st)\.global\S*\.(?:v4\.b32|v2\.b64)", kernel.text)
+    else:
+        kinds = {"load": "ld", "store": "st"}
+        seen = re.findall(r"(?:global|buffer|flat)_(load|store)_dwordx4", kernel.text)
+        found = [kinds[word] for word in seen]
+    return "ld" in found, "st" in found
+
+
+def check(call: Call, target: str) -> None:
+    kernels = built(TARGETS[target], call.call)
+    assert kernels
+    for kernel in kernels:
+        assert_sound(kernel)
+    loads, stores = map(any, zip(*(wide(kernel) for kernel in kernels), strict=True))
+    if call.wide:
+        assert loads if call.reads_elements else stores, call.name
+
+
+@pytest.mark.parametrize("name", BF16)
+def test_sm_90(name: str) -> None:
+    check(BF16[name], "sm_90")
+
+
+@pytest.mark.parametrize("name", [name for name in FLOAT32 if name not in BF16])
+def test_sm_90_kernels_of_other_types(name: str) -> None:
+    check(FLOAT32[name], "sm_90")
+
+
+@pytest.mark.parametrize("target", [name for name in TARGETS if name != "sm_90"])
+def test_one_of_each_kernel_for_other_devices(target: str) -> None:
+    for name in _one_of_each(FLOAT32):
+        check(FLOAT32[name], target)
+
+
+@pytest.mark.parametrize("form", sorted(triton.FORMS))
+def test_signatures_are_those_of_the_reference(form: str) -> None:
+    ours = importlib.import_module(f"actzip.kernels.triton.{form}")
+    theirs = importlib.import_module(f"actzip.kernels.reference.{form}")
+    names = ("encode", "decode", "store_raw", "nonzero", "extremes", "count", "convert", "pack")
+    shared = [name for name in (*names, "unpack", "largest") if hasattr(theirs, name)]
+    assert shared
+    for name in shared:
+        mine, other = getattr(ours, name), getattr(theirs, name)
+        assert inspect.signature(mine) == inspect.signature(other), name
+
+
+@pytest.mark.parametrize("n", [1, 33, (1 << 31) + 5])
+def test_sizes_that_triton_specialises(n: int) -> None:
+    layout = GroupLayout(1, n, 32, (2,), ROUNDING["dither"], False, torch.float32)
+    x = torch.empty(n, device="meta")
+    data = torch.empty(layout.offsets[-1], dtype=torch.uint8, device="meta")
+    raw = torch.empty(1, dtype=torch.int64, device="meta")
+    for seed in (1, torch.empty(1, dtype=torch.int64, device="meta")):
+        group_calls = [
+            lambda seed=seed: group.encode_into(x, layout, seed, data, raw),
+            lambda seed=seed: group.decode_from(data, layout, seed, x),
+        ]
+        for call in group_calls:
+            for kernel in built(TARGETS["sm_90"], call):
+                assert_sound(kernel, registers=192)
