@@ -64,8 +64,8 @@ def compress(
     min_bytes  tensors in smaller storages are left alone
     seed       of the rounding; PyTorch's random streams are never touched
     guard      raise precision, with a warning, when gradients or losses leave their band
-    derive     do not store what a cheap op (norm, activation, arithmetic, cast) makes again bit for
-               bit from what is stored exactly
+    derive     `lossless` does not keep what a cheap op (norm, activation, arithmetic, cast) makes
+               again bit for bit; False: it does
     eval_mode  compress passes with gradients in eval mode too (fine-tuning with frozen BatchNorm)
     replace    remove the session that the model has, if any
     """
@@ -320,7 +320,7 @@ class Session(Numbers):
             paths=self._paths,
             pool=self._pool,
             failures=self._failures,
-            derive=self._derives,
+            derive=self._derives and self._policy.derives,
             observer=observer,
         )
         trace = Trace(settings, root, running)

@@ -84,6 +84,9 @@ class Policy(ABC):
     #: micro-batches of at most so many: convolutions, batch norm, activations, pooling
     slice_bytes: int | None = None
     swap: bool = False  #: payloads of tensors on a GPU wait for backward in host memory
+    #: results of cheap ops are made again from what is stored exactly; a method that stores little
+    #: exactly only pays for the search
+    derives: bool = False
     history: int = 1  #: how many readings of each site the statistics keep
 
     @abstractmethod

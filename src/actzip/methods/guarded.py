@@ -57,6 +57,7 @@ class _Policy(Policy):
         self._step = 0
         self._said: list[str] = []
         self.history, self.slice_bytes, self.swap = inner.history, inner.slice_bytes, inner.swap
+        self.derives = inner.derives
 
     def codec(self, site: Site, tensor: Tensor) -> Codec | None:
         picked = self._inner.codec(site, tensor)

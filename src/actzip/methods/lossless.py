@@ -15,9 +15,12 @@ class Lossless(Stateless):
     """Gradients equal plain PyTorch's bit for bit.
 
     Masks take one bit, indices the bits they need, shapes nothing, and a tensor that several
-    ops read, or that is a copy of another, is stored once. All of that every method does;
-    this one does nothing else.
+    ops read, or that is a copy of another, is stored once: all of that every method does. What a
+    norm, an activation, arithmetic, a cast or a dropout makes again bit for bit from what is kept
+    is not kept.
     """
+
+    derives = True
 
     def codec(self, site: Site, tensor: Tensor) -> Codec | None:
         return None
