@@ -37,6 +37,7 @@ fuzz: setup
 	$(MAKE) -C tests/native fuzz SECONDS=$(or $(SECONDS),20)
 	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(or $(SECONDS),20)
 	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(or $(SECONDS),20) --silent
+	$(BIN)/python tests/codecs/payload_fuzzer.py --inputs $(or $(INPUTS),10000)
 
 clean:
 	rm -rf $(VENV) build
