@@ -40,8 +40,13 @@ def assert_equal(ours: dict[str, Tensor], plain: dict[str, Tensor]) -> None:
         assert torch.equal(ours[name], plain[name]), f"{name} differs"
 
 
-def assert_trains_the_same(model: nn.Module, loss: Loss, **options: Any) -> actzip.Stats:
-    """Three steps with dropout on give the very bits that plain PyTorch gives."""
+def assert_trains_the_same(
+    model: nn.Module, loss: Loss, *, compresses: bool = True, **options: Any
+) -> actzip.Stats:
+    """Three steps with dropout on give the very bits that plain PyTorch gives.
+
+    compresses  whether any tensor is in actzip's hands; without one, plain is compared with plain
+    """
     twin = copy.deepcopy(model)
     plain = train(twin, loss)
     with warnings.catch_warnings():
@@ -57,4 +62,5 @@ def assert_trains_the_same(model: nn.Module, loss: Loss, **options: Any) -> actz
     assert session.live_bytes == 0
     stats = session.stats()
     session.remove()
+    assert bool(stats.compressed) is compresses, f"{stats.compressed} tensors were compressed"
     return stats
