@@ -23,6 +23,8 @@ ALLOWED = {
     "numbers": {"noise", "report", "autograd", "methods"},
     "api": {"numbers", "noise", "warning", "report", "autograd", "methods", "control", "memory"},
     "growth": {"api", "memory"},
+    "instance": {"api", "methods"},
+    "integrations": {"api", "instance", "methods", "warning"},
     "testing": {"codecs", "kernels"},
     "tasks": {"api", "report", "methods", "memory", "codecs"},
     "commands": {"api", "report", "methods", "memory", "codecs", "tasks"},

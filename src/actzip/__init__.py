@@ -10,6 +10,7 @@ from actzip.api import Session, compress, session_of
 from actzip.autograd.ledger import Stats
 from actzip.autograd.slots import register as register_slot
 from actzip.growth import Growth, grow_batch
+from actzip.instance import apply_to_instance
 from actzip.memory.measure import measure
 from actzip.methods import ACGC, ActNN, Comet, Division, Fixed, Lossless, Method
 from actzip.warning import ActzipWarning
@@ -28,6 +29,7 @@ __all__ = [
     "Method",
     "Session",
     "Stats",
+    "apply_to_instance",
     "codecs",
     "compress",
     "grow_batch",
