@@ -18,6 +18,7 @@ from actzip.api import Session
 from actzip.instance import DEFAULT_METHOD, apply_to_instance, check, unwrapped
 from actzip.integrations.logged import logged
 from actzip.integrations.noise_probe import NoiseProbe, is_whole
+from actzip.integrations.resume import warn_of_lost_state
 from actzip.methods.base import Method
 from actzip.warning import warn
 
@@ -100,11 +101,11 @@ class ActzipCallback(TrainerCallback):
     def _resume(self, file: Path) -> None:
         assert self.session is not None
         if not file.is_file():
-            return _lost(f"there is no {file}")
+            return warn_of_lost_state(f"there is no {file}")
         try:
             self.session.load_state_dict(torch.load(file, weights_only=True))
         except ValueError as error:  # another method, chosen on purpose perhaps
-            _lost(str(error))
+            warn_of_lost_state(str(error))
 
     def _extend(self, trainer: Any, state: Any) -> None:
         """Have the trainer's log and step pass through here until training ends.
@@ -191,10 +192,3 @@ def _state_file(folder: Path, args: Any) -> Path:
     """Of this process: what was learned from its share of the data is its own."""
     rank = "" if args.world_size <= 1 else f"_{args.process_index}"
     return folder / f"actzip_state{rank}.pt"
-
-
-def _lost(why: str) -> None:
-    warn(
-        f"actzip goes on from nothing, as at the beginning of a training: {why}. The run will not "
-        "be the one that was interrupted, bit for bit"
-    )
