@@ -18,7 +18,7 @@ from actzip.api import Session
 from actzip.instance import DEFAULT_METHOD, apply_to_instance, check, unwrapped
 from actzip.integrations.logged import logged
 from actzip.integrations.noise_probe import NoiseProbe, is_whole
-from actzip.integrations.resume import warn_of_lost_state
+from actzip.integrations.resume import everywhere, warn_of_lost_state
 from actzip.methods.base import Method
 from actzip.warning import warn
 
@@ -100,8 +100,10 @@ class ActzipCallback(TrainerCallback):
 
     def _resume(self, file: Path) -> None:
         assert self.session is not None
-        if not file.is_file():
-            return warn_of_lost_state(f"there is no {file}")
+        # all processes or none: they learn in the same steps, and wait for each other then
+        lost = [each for each, there in everywhere((str(file), file.is_file())) if not there]
+        if lost:
+            return warn_of_lost_state(f"there is no {', '.join(lost)}")
         try:
             self.session.load_state_dict(torch.load(file, weights_only=True))
         except ValueError as error:  # another method, chosen on purpose perhaps
