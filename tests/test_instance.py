@@ -14,6 +14,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 import actzip
 from actzip.instance import plain_optimizer, unwrapped
+from actzip.integrations.noise_probe import is_whole
 from processes import in_two_processes
 
 
@@ -73,6 +74,24 @@ def _in_a_group(rank: int) -> None:
 
 def test_data_parallel_processes_compress_the_model_inside(tmp_path: Path) -> None:
     in_two_processes(tmp_path, _in_a_group)
+
+
+def _sharded(rank: int) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model = _model()
+    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    session = actzip.apply_to_instance(model)
+    for _ in range(2):
+        model(torch.randn(64, 64)).sum().backward()
+    assert session is actzip.session_of(model)
+    assert session.totals().ratio > 4
+    assert not is_whole(model)  # no process could measure its noise alone
+
+
+def test_a_sharded_model_is_compressed_as_it_is(tmp_path: Path) -> None:
+    in_two_processes(tmp_path, _sharded)
 
 
 def test_importing_actzip_imports_no_integration() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from torch import nn
 
 import actzip
@@ -66,6 +65,7 @@ def test_trl(tmp_path: Path) -> None:
 
 def test_axolotl() -> None:
     pytest.importorskip("pydantic", reason="axolotl's configuration needs pydantic")
+    yaml = pytest.importorskip("yaml", reason="axolotl's configuration is in YAML")
     from actzip.integrations import axolotl
 
     config = yaml.safe_load(_block("axolotl.md", "yaml"))
@@ -94,7 +94,7 @@ def test_torchtitan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "actzip.integrations.torchtitan")
 
 
-@pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning")
+@pytest.mark.filterwarnings("ignore:.*(many workers|number of training batches|val_dataloader):UserWarning")
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 def test_lightning(tmp_path: Path) -> None:
     pytest.importorskip("lightning", reason="lightning is not installed")

@@ -190,6 +190,23 @@ def test_a_guarded_session_is_told_the_loss_of_every_step(
     assert all("actzip/guard_level" in entry for entry in _losses(run))
 
 
+def test_training_again_after_an_interruption_begins_anew(tmp_path: Path) -> None:
+    class Stop(transformers.TrainerCallback):
+        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+            raise KeyboardInterrupt
+
+    callback, stop = ActzipCallback(noise_every=0), Stop()
+    run = trainer(tmp_path, callback, stop, max_steps=2)
+    with pytest.raises(KeyboardInterrupt):
+        run.train()
+    run.remove_callback(stop)
+    run.train()
+    assert callback.session is not None
+    assert callback.session.step == 2
+    assert len(_losses(run)) == 1
+    assert not {"log", "training_step"} & vars(run).keys()
+
+
 @pytest.mark.parametrize("arguments", [{"gradient_checkpointing": True}, {"bf16": True}], ids=str)
 def test_a_run_of_another_kind_is_compressed_too(tmp_path: Path, arguments: dict[str, Any]) -> None:
     run = trainer(tmp_path, ActzipCallback(), max_steps=4, **arguments)

@@ -10,7 +10,7 @@ from lightning.pytorch import Callback
 
 from actzip.api import Session
 from actzip.instance import DEFAULT_METHOD, apply_to_instance, check
-from actzip.integrations.logged import logged
+from actzip.integrations.logged import is_guarded, logged
 from actzip.integrations.resume import warn_of_lost_state
 from actzip.methods.base import Method
 
@@ -75,7 +75,7 @@ class ActzipCallback(Callback):
         if self.session is None:
             return
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-        if self.options.get("guard") and isinstance(loss, torch.Tensor):
+        if is_guarded(self.session) and isinstance(loss, torch.Tensor):
             self.session.watch(loss)
         numbers = logged(self.session)
         if numbers:

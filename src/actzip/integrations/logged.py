@@ -1,8 +1,11 @@
-"""What a session shows in a trainer's log."""
+"""What a session shows in a trainer's log, and whether it wants to be told the loss."""
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from actzip.api import Session
+from actzip.methods import Guarded
 
 _NAMES = {
     "saved_bytes": "saved_bytes",
@@ -26,3 +29,8 @@ def logged(session: Session) -> dict[str, float]:
     if not found["passes"]:
         return {}
     return {f"actzip/{name}": found[key] for key, name in _NAMES.items() if key in found}
+
+
+def is_guarded(session: Session | None) -> TypeGuard[Session]:
+    """Whether the session is to be told the loss, by `Session.watch`."""
+    return session is not None and isinstance(session.method, Guarded)

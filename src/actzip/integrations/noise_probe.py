@@ -52,6 +52,9 @@ class NoiseProbe:
         self._next = step + self._every
         if not self._fits():
             return
+        limit = self._session.min_bytes
+        # the tensors of some samples are smaller, and the same ones shall be compressed
+        self._session.min_bytes = int(limit * self._share)
         try:
             with _random_streams():
                 self._session.gradient_noise(batch, draws=_SAMPLES, parts=_SAMPLES)
@@ -61,6 +64,8 @@ class NoiseProbe:
                 f"actzip/noise will not be in the log, to measure it failed with "
                 f"{type(error).__name__}: {error}. noise_every=0 does not try"
             )
+        finally:
+            self._session.min_bytes = limit
 
     def _fits(self) -> bool:
         weights = sum(p.numel() * p.element_size() for p in _trainable(self._model))

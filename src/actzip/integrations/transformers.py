@@ -16,7 +16,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from actzip.api import Session
 from actzip.instance import DEFAULT_METHOD, apply_to_instance, check, unwrapped
-from actzip.integrations.logged import logged
+from actzip.integrations.logged import is_guarded, logged
 from actzip.integrations.noise_probe import NoiseProbe, is_whole
 from actzip.integrations.resume import everywhere, warn_of_lost_state
 from actzip.methods.base import Method
@@ -65,8 +65,9 @@ class ActzipCallback(TrainerCallback):
             model, method=self.method, optimizer=kwargs.get("optimizer"), **self.options
         )
         root = unwrapped(model)
-        alone = not args.torch_compile and is_whole(root)  # compiled graphs are left alone
-        self._probe = NoiseProbe(self.session, root, self.noise_every if alone else 0)
+        # a compiled model is left alone, and no process can run a sharded one by itself
+        other = args.torch_compile or args.fsdp or args.deepspeed or not is_whole(root)
+        self._probe = NoiseProbe(self.session, root, 0 if other else self.noise_every)
         trainer, checkpoint = _trainer_of(self)
         if checkpoint is not None:
             self._resume(_state_file(Path(checkpoint), args))
@@ -80,7 +81,7 @@ class ActzipCallback(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         loss, self._loss = self._loss, 0.0
-        if self.session is not None and self.options.get("guard"):
+        if is_guarded(self.session):
             self.session.watch(loss)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -127,7 +128,7 @@ class ActzipCallback(TrainerCallback):
                 self._probe.see(state.global_step, inputs)
             assert step is not None
             loss = step(model, inputs, *args, **kwargs)
-            if self.options.get("guard"):
+            if is_guarded(self.session):
                 self._loss += float(loss)
             return loss
 
@@ -170,7 +171,8 @@ def _trainer_of(callback: TrainerCallback) -> tuple[Any, str | None]:
 
 
 def _runs(trainer: object, callback: TrainerCallback) -> bool:
-    handler = getattr(trainer, "callback_handler", None)
+    # not by getattr: any object may be asked here, and some do things when they are
+    handler = getattr(trainer, "__dict__", {}).get("callback_handler")
     return any(each is callback for each in getattr(handler, "callbacks", ()))
 
 

@@ -44,8 +44,8 @@ def nothing(stats: Stats, min_bytes: int, *, blind: bool) -> str | None:
     if stats.sites and all(row.node == "CompiledFunctionBackward" for row in stats.sites):
         return (
             "actzip compressed nothing in this forward pass: the model runs compiled, and what "
-            "compiled graphs save is kept exactly. Train it without torch.compile, or compile "
-            "other parts of it"
+            "compiled graphs save (CompiledFunctionBackward) is kept exactly. Train it without "
+            "torch.compile, or compile other parts of it"
         )
     return "actzip compressed nothing in this forward pass: " + "; ".join(
         sorted(reasons | set(stats.unseen))
