@@ -262,3 +262,13 @@ def test_a_wrong_option_is_refused_when_the_callback_is_made() -> None:
         ActzipCallback(noise_every=-1)
     with pytest.raises(TypeError, match=r"optimizer=… is the trainer's to give"):
         ActzipCallback(optimizer=None)
+
+
+def test_without_a_trainer_the_model_is_compressed_and_the_log_is_missed() -> None:
+    callback, model = ActzipCallback(), gpt()
+    args = transformers.TrainingArguments(use_cpu=True, report_to=[])
+    with pytest.warns(actzip.ActzipWarning, match="no trainer was found"):
+        callback.on_train_begin(args, None, None, model=model)
+    assert actzip.session_of(model) is callback.session
+    callback.on_train_end(args, None, None)
+    assert actzip.session_of(model) is None
