@@ -1,4 +1,4 @@
-"""The plugin in a stand-in for axolotl, which finds and calls plugins as axolotl 0.12 does."""
+"""The plugin in a stand-in for axolotl that finds and calls plugins as its PluginManager does."""
 
 from __future__ import annotations
 

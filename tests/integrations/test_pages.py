@@ -94,7 +94,7 @@ def test_torchtitan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "actzip.integrations.torchtitan")
 
 
-@pytest.mark.filterwarnings("ignore:.*(many workers|number of training batches|val_dataloader):UserWarning")
+@pytest.mark.filterwarnings("ignore:.*(many workers|number of training|val_data):UserWarning")
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 def test_lightning(tmp_path: Path) -> None:
     pytest.importorskip("lightning", reason="lightning is not installed")
