@@ -29,6 +29,8 @@ ALLOWED = {
         "torch_private",
     },
     "growth": {"api", "memory"},
+    "instance": {"api", "methods"},
+    "integrations": {"api", "instance", "methods", "warning"},
     "testing": {"codecs", "kernels"},
     "tasks": {"api", "report", "methods", "memory", "codecs"},
     "commands": {"api", "report", "methods", "memory", "codecs", "tasks"},

@@ -12,6 +12,7 @@ from actzip.autograd.slots import register as register_slot
 from actzip.codecs import register as register_codec
 from actzip.codecs.verified import BrokenBoundError
 from actzip.growth import Growth, grow_batch
+from actzip.instance import apply_to_instance
 from actzip.memory.measure import Measurement, measure
 from actzip.methods import (
     ACGC,
@@ -52,6 +53,7 @@ __all__ = [
     "Session",
     "Site",
     "Stats",
+    "apply_to_instance",
     "codecs",
     "compress",
     "grow_batch",

@@ -41,6 +41,12 @@ def nothing(stats: Stats, min_bytes: int, *, blind: bool) -> str | None:
     failed = any("could not store" in r or r.startswith("no codec") for r in reasons)
     if not failed and not all(r.startswith("no rule") for r in reasons):
         return None  # the method keeps such tensors exactly, or backward must have them so
+    if stats.sites and all(row.node == "CompiledFunctionBackward" for row in stats.sites):
+        return (
+            "actzip compressed nothing in this forward pass: the model runs compiled, and what "
+            "compiled graphs save (CompiledFunctionBackward) is kept exactly. Train it without "
+            "torch.compile, or compile other parts of it"
+        )
     return "actzip compressed nothing in this forward pass: " + "; ".join(
         sorted(reasons | set(stats.unseen))
     )

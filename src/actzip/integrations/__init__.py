@@ -1,0 +1,1 @@
+"""actzip in the trainers that people use; each module needs its framework, and nothing else."""
