@@ -25,8 +25,8 @@ INF, NAN = math.inf, math.nan
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 MASKS = [
     (node, slot, rule.mask)
-    for node, slots in lookup.rows().items()
-    for slot, rule in slots.items()
+    for node, each in lookup.TABLE.items()
+    for slot, rule in each.slots.items()
     if rule.mask is not None
 ]
 
@@ -85,7 +85,10 @@ def test_the_probe_tells_open_bounds_from_closed_ones(name: str) -> None:
 def test_a_rule_that_does_not_agree_is_not_used_and_the_report_says_so(
     wrong: Mask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(lookup._TABLE, "LeakyReluBackward0", row(self=wrong))
+    table = lookup.TABLE
+    monkeypatch.setitem(
+        table, "LeakyReluBackward0", row(table["LeakyReluBackward0"].op, self=wrong)
+    )
     x = torch.randn(64, 64)
     x[0, :3] = torch.tensor([0.0, NAN, INF])
     x.requires_grad_()

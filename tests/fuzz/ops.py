@@ -150,7 +150,9 @@ REDUCTIONS = [
     *_each("torch", "sum mean logsumexp var std amax amin prod norm cumsum cumprod", "{a}, {d}"),
     *_each("torch", "logcumsumexp softmax log_softmax", "{a}, {d}"),
     *_each("torch", "sum mean max min median var std norm prod"),
-    *_each("torch", "max min median cummax cummin sort mode", "{a}, {d}"),
+    *_each("torch", "max min cummax cummin sort mode", "{a}, {d}"),
+    # of an expanded tensor of one element torch.median reads memory that is not its own
+    *_each("torch", "median", "{a}.contiguous(), {d}"),
     "torch.topk({a}, 1, {d})",
     "torch.kthvalue({a}, 1, {d})",
     "torch.sum({a}, {d}, keepdim=True)",

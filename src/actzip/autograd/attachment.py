@@ -212,7 +212,10 @@ class Attachment:
     def _unwind(self, depth: int) -> None:
         """Drop what calls that ended without their exit hook left: a KeyboardInterrupt skips it."""
         while len(self._calls) > depth:
-            self._calls.pop().end()
+            call = self._calls.pop()
+            call.end()
+            if call.watcher is not None:
+                call.watcher.abandon()
 
 
 def _callable_children(model: nn.Module) -> Iterator[nn.Module]:

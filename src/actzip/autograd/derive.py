@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import torch
@@ -13,13 +12,11 @@ from actzip.autograd.ledger import Row
 from actzip.autograd.recipes import Derivation, Operand, Part, Recipes
 from actzip.autograd.saved import Kept, Reader, Stored
 from actzip.codecs import Keep
-from actzip.codecs.base import Codec, Payload
+from actzip.codecs.base import Payload
 from actzip.methods.base import Role
 
 DEPTH = 6  #: results of results of … that one tensor is made again through
 SHARE = 8  #: small operands are copied for results at least so many times their size
-
-Encode = Callable[[Tensor, Codec], Payload]
 
 
 class Save:
@@ -42,23 +39,9 @@ class Save:
 class Derive:
     """The recipes of one pass, with what of their operands is stored or could be."""
 
-    def __init__(
-        self,
-        recipes: Recipes,
-        stored: MutableMapping[Key, Stored],
-        values: dict[Key, Row],
-        left: dict[Key, list[Save]],
-        is_same: Callable[[Key, Tensor | None, Stored], bool],
-        new: Callable[[Role, Any], Stored],
-        encode: Encode,
-    ):
+    def __init__(self, recipes: Recipes, registry: Any):
         self.recipes = recipes
-        self._stored = stored
-        self._values = values
-        self._left = left
-        self._is_same = is_same
-        self._new = new
-        self._encode = encode
+        self._registry = registry  # the Registry that has this
 
     def find(self, key: Key, t: Tensor, row: Row, may_store: bool) -> Derivation | None:
         """A way to make t again, bit for bit; operands that autograd keeps are then stored.
@@ -68,7 +51,7 @@ class Derive:
         if self.recipes.of(key) is None:
             return None
         limit = t.numel() * t.element_size()
-        search = _Search(self, limit // SHARE, limit // 2 if may_store else 0)
+        search = _Search(self.recipes, self._registry, limit, may_store)
         found = search.derivation(key, 0)
         if found is None or not found.gives(t):
             return None
@@ -79,21 +62,23 @@ class Derive:
 class _Search:
     """One tensor's: what would have to be stored is stored when all is known to fit."""
 
-    def __init__(self, at: Derive, copied: int, stored: int):
-        self._at = at
-        self._copied = copied  # bytes of small operands that may still be copied
-        self._room = stored  # bytes of operands that may still be stored
+    def __init__(self, recipes: Recipes, registry: Any, nbytes: int, may_store: bool):
+        self._recipes = recipes
+        self._at = registry
+        self._nbytes = nbytes  # of the tensor
+        self._copied = nbytes // SHARE  # bytes of small operands that may still be copied
+        self._room = nbytes // 2 if may_store else 0  # bytes of operands that may still be stored
         self._taken: dict[Key, tuple[Stored, Tensor]] = {}  # left to autograd until now
         self._added: dict[Key, tuple[Stored, Tensor]] = {}  # that nobody had
 
     def derivation(self, key: Key, depth: int) -> Derivation | None:
-        recipe = self._at.recipes.of(key)
+        recipe = self._recipes.of(key)
         if recipe is None or depth == DEPTH:
             return None
         found: dict[Operand, Part | Tensor] = {}
         for operand in recipe.operands:
             part: Part | Tensor | None = self._small(operand)
-            part = self._part(operand, depth) if part is None else part
+            part = self._part(operand, recipe.number, depth) if part is None else part
             if part is None:
                 return None
             found[operand] = part
@@ -106,10 +91,14 @@ class _Search:
         self._copied -= operand.nbytes
         return t.clone()
 
-    def _part(self, operand: Operand, depth: int) -> Part | None:
+    def _part(self, operand: Operand, number: int, depth: int) -> Part | None:
+        """An operand of the op with this node."""
         key, now = operand.key, operand.now()
         stored = self._at._stored.get(key)
-        if key in self._at._left:
+        # a larger one must be there until then anyway, because the op itself saved it
+        if operand.nbytes > self._nbytes and number not in self._at._savers.get(key, ()):
+            stored = None
+        elif key in self._at._left:
             stored = self._take(key)
         elif stored is not None:
             same = _is_exact(stored) and self._at._is_same(key, now, stored)
@@ -129,7 +118,8 @@ class _Search:
             self._room, self._copied, self._taken, self._added = before
             return None
         self._room += unused
-        return self._at._new(Role.EXACT, found)
+        stored: Stored = self._at._new(Role.EXACT, found)
+        return stored
 
     def _add(self, operand: Operand) -> Stored | None:
         """An operand that nobody has."""
@@ -139,7 +129,7 @@ class _Search:
         if now is None or operand.nbytes > self._room:
             return None
         self._room -= operand.nbytes
-        stored = self._at._new(Role.EXACT, Kept.of(now))
+        stored: Stored = self._at._new(Role.EXACT, Kept.of(now))
         self._added[key] = stored, now
         return stored
 
@@ -155,7 +145,7 @@ class _Search:
         if any(t._version != key[1] for t in tensors if t is not None):
             return None
         unit = unit_of(tensors[0])[0]
-        stored = self._at._stored.get(key) or self._at._new(Role.EXACT, Kept.of(unit))
+        stored: Stored = self._at._stored.get(key) or self._at._new(Role.EXACT, Kept.of(unit))
         self._taken[key] = stored, unit
         return stored
 

@@ -55,6 +55,7 @@ class Recipe:
     kwargs: dict[str, Any]
     layout: Place
     device: torch.device
+    number: int  #: of the op's node
 
     @property
     def name(self) -> str:
@@ -78,15 +79,22 @@ class Recipes:
         self._made.clear()
 
     def add(
-        self, out: Tensor, func: Any, args: tuple[Any, ...], kwargs: Any, noise: Operand | None
+        self,
+        number: int,
+        out: Tensor,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: Any,
+        noise: Operand | None,
     ) -> Iterator[Tensor]:
-        """A call with one node made `out`; gives back the tensors whose names must last.
+        """A call with one node, of this number, made `out`; gives back the tensors whose names must
+        last.
 
         `noise`: what the node of a dropout saved.
         """
         if drops(func) and noise is not None and args and isinstance(args[0], Tensor):
             operands: tuple[Any, ...] = (Operand.of(args[0]), noise)
-            recipe = Recipe(torch.mul, operands, {}, _layout(out), out.device)
+            recipe = Recipe(torch.mul, operands, {}, _layout(out), out.device, number)
         elif repeats(func):
             given = kwargs or {}
             if any(_is_nested(a) for a in (*args, *given.values())):
@@ -97,6 +105,7 @@ class Recipes:
                 {name: _operand(a) for name, a in given.items()},
                 _layout(out),
                 out.device,
+                number,
             )
         else:
             return

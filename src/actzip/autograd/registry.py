@@ -59,16 +59,10 @@ class Registry:
         self._raw_slot: Any = None  # the slot that is looked at, and its node
         self._node: Node = None
         self._slots: dict[tuple[int, str], Operand] = {}  # what large constants nodes saved
+        self._savers: dict[Key, set[int]] = {}  # the nodes that saved it
         recipes = Recipes()
-        self._derive = Derive(
-            recipes,
-            self._stored,
-            self._values,
-            self._left,
-            self._is_same,
-            self._new,
-            self._encode,
-        )
+        # a proxy: payloads must go when the pass is dropped, not when cycles are collected
+        self._derive = Derive(recipes, weakref.proxy(self))
         self._recipes = recipes if derives else None
         self._pins: dict[int, StorageWeakRef] = {}
         self._exposed: set[int] = set()  # storages that can be edited without a new version
@@ -105,7 +99,7 @@ class Registry:
         """A cheap op with one node, of this number, made `out`."""
         if self._recipes is not None and storage_of(out) is not None:
             noise = self._slots.get((number, "other"))
-            for t in self._recipes.add(out, func, args, kwargs, noise):
+            for t in self._recipes.add(number, out, func, args, kwargs, noise):
                 self._pin(t.untyped_storage())
 
     def close(self) -> None:
@@ -113,6 +107,7 @@ class Registry:
         self._derive.recipes.clear()
         self._left.clear()
         self._slots.clear()
+        self._savers.clear()
         self._raw_slot = self._node = None
 
     def store(
@@ -121,6 +116,8 @@ class Registry:
         """Keep it for this row's role; None when autograd keeps the tensor as it is."""
         t = want.tensor
         self._raw_slot, self._node = raw, node
+        if self._recipes is not None:
+            self._savers.setdefault(want.key, set()).add(int(node._sequence_nr()))
         if self.waiting is not None and self.waiting.key != want.key:
             self.settle()
         self.parts = parts_of(node, row.slot, t, self._policy.slice_bytes)

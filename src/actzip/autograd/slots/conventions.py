@@ -22,8 +22,9 @@ from actzip.autograd.slots.rule import Mask, Node
 _INF, _NAN = math.inf, math.nan
 _Op = Callable[[Tensor], Tensor]
 
-_leaky = torch.ops.aten.leaky_relu_.default
-_rrelu = torch.ops.aten.rrelu_with_noise
+_aten = torch.ops.aten
+_leaky = _aten.leaky_relu_.default
+_rrelu = _aten.rrelu_with_noise
 
 # Bounds on both sides of zero, at zero and beside it; 0.3 and 0.7 are no numbers of any dtype.
 _RANGES = ((-1.0, 1.0), (0.0, 6.0), (0.3, 0.7), (0.5, 0.5), (1.0, -1.0), (0.3, _INF), (-_INF, -0.7))
@@ -48,6 +49,12 @@ OPS: dict[str, list[_Op]] = {
     "HardtanhBackward0": _each(
         lambda a, b: lambda x: F.hardtanh(x, a, b), *(r for r in _RANGES if r[0] < r[1])
     ),
+    # the gradient that comes is x itself: its own gradient is the mask
+    "HardtanhBackwardBackward0": _each(
+        lambda a, b: lambda x: _aten.hardtanh_backward(x, x.detach(), a, b),
+        *(r for r in _RANGES if r[0] < r[1]),
+    ),
+    "LeakyReluBackwardBackward0": [lambda x: _aten.leaky_relu_backward(x, x.detach(), 0.25, False)],
     "LeakyReluBackward0": [lambda x: F.leaky_relu(x, 0.25)],
     "LeakyReluBackward1": [lambda x: _leaky(x.clone(), 0.25)],
     "NanToNumBackward0": [lambda x: x.nan_to_num(0.5)],
@@ -57,10 +64,13 @@ OPS: dict[str, list[_Op]] = {
     "RreluWithNoiseBackward0": [lambda x: _rrelu(x, torch.zeros_like(x), 0.25, 0.25)],
     "RreluWithNoiseBackward1": [lambda x: F.rrelu_(x.clone(), 0.25, 0.25)],
     "RreluWithNoiseFunctionalBackward0": [
-        lambda x: torch.ops.aten.rrelu_with_noise_functional(x, torch.zeros_like(x), 0.25, 0.25)[0]
+        lambda x: _aten.rrelu_with_noise_functional(x, torch.zeros_like(x), 0.25, 0.25)[0]
     ],
     "SoftshrinkBackward0": _each(lambda a: lambda x: F.softshrink(x, a), 0.5, 0.3, 0.0),
     "ThresholdBackward0": _each(lambda a: lambda x: F.threshold(x, a, 2.0), *_BOUNDS),
+    "ThresholdBackwardBackward0": _each(
+        lambda a: lambda x: _aten.threshold_backward(x, x.detach(), a), *_BOUNDS
+    ),
     "ThresholdBackward1": _each(lambda a: lambda x: torch.threshold_(x.clone(), a, 2.0), *_BOUNDS),
 }
 
