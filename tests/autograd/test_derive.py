@@ -134,7 +134,7 @@ class Partly(Block):
 
 def test_a_checkpoint_inside_trains_bit_for_bit() -> None:
     stats = assert_trains_the_same(Partly(), lambda m: m(X).square().mean(), min_bytes=0)
-    assert sum(bool(row.derived_from) for row in stats.sites) >= 3
+    assert sum(bool(row.derived_from) for row in stats.sites) >= 2
 
 
 def test_it_says_what_is_derived_from_what() -> None:
