@@ -43,4 +43,4 @@ def test_bytes_cut_short_do_not_crash() -> None:
         try:
             assert codec.decode(cut).shape == (200,)
         except PayloadError:
-            assert size < 12
+            assert size < 29, "a bitmap and a step are the least that 200 elements take"
