@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,16 @@ from opinfo import (
 # what PyTorch says about its own deprecated and experimental ops; and that a sample of a handful
 # of elements had nothing to compress
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """The samples are tiny, and the suite has a process for each core."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
 
 #: fp32 samples of each op that lossless is tried on; in other dtypes and for lossy methods fewer.
 MOST, FEW = 6, 1

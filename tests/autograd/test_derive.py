@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-import transformers
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import actzip
 from actzip.autograd.recipes import Derivation
 from training import assert_equal, assert_trains_the_same, gradients
+
+transformers = pytest.importorskip("transformers")
 
 
 class Adapted(nn.Module):
