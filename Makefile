@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-NATIVE := $(wildcard src/actzip/kernels/csrc/*)
+NATIVE := $(wildcard src/actzip/kernels/csrc/*/*)
 
 .PHONY: setup train test coverage lint bench fuzz clean
 

@@ -30,7 +30,7 @@ from rich.table import Table
 
 from actzip.memory.measure import call_fresh
 from actzip.tasks import config, engine
-from actzip.tasks.spelling import label, parse
+from actzip.tasks.method_spec import label, parse
 
 #: What each case is; sized so that a plain run on one thread learns something real in minutes.
 CASES: dict[str, dict[str, Any]] = {

@@ -57,7 +57,7 @@ def symbols(codes: int) -> Iterator[tuple[str, int, Tensor]]:
 
 
 def of_group(x: Tensor, bits: int, together: int) -> Tensor:
-    """The codes of a Group payload, several to a symbol (codecs/squeeze.py)."""
+    """The codes of a Group payload, several to a symbol (codecs/group_entropy.py)."""
     codec = Group(bits=bits)
     data, layout = codec.encode(x).data, codec._layout(x)
     planes = data[layout.offsets[0] : layout.offsets[1]]

@@ -28,10 +28,10 @@ import actzip
 from actzip import methods
 from actzip.memory.measure import call_fresh, size
 from actzip.tasks.data import load
+from actzip.tasks.method_spec import label, parse
 from actzip.tasks.models.encoder import Encoder
 from actzip.tasks.models.resnet import resnet50
 from actzip.tasks.models.vit import ViT
-from actzip.tasks.spelling import label, parse
 
 RESULTS = Path(__file__).parent / "results" / "ratios.json"
 MODELS = ("resnet50", "vit_s16", "bert")

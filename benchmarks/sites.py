@@ -34,8 +34,8 @@ from actzip.control.statistics import Statistics
 from actzip.memory.measure import call_fresh
 from actzip.methods.base import Method, Policy, Site
 from actzip.tasks import engine
-from actzip.tasks.journal import Journal
-from actzip.tasks.spelling import parse
+from actzip.tasks.method_spec import parse
+from actzip.tasks.run_folder import Journal
 from actzip.tasks.trainer import Trainer
 
 RESULTS = Path(__file__).parent / "results"

@@ -23,8 +23,8 @@ from actzip.commands.progress import figures
 from actzip.commands.table import table
 from actzip.tasks.catalogue import TASKS
 from actzip.tasks.config import make
-from actzip.tasks.cost import Cost
 from actzip.tasks.result import Progress, Result
+from actzip.tasks.step_memory import Cost
 
 runner = CliRunner()
 TINY = ["--model", "resnet8", "--epochs", "1", "--batch", "64", "--threads", "1", "--side", "8"]

@@ -16,11 +16,11 @@ from actzip import methods, noise, report
 from actzip.autograd import nesting
 from actzip.autograd.attachment import Attachment
 from actzip.autograd.failures import Failures
+from actzip.autograd.forward_pass import Settings, Trace
+from actzip.autograd.module_paths import Paths
 from actzip.autograd.observe import Observer
-from actzip.autograd.paths import Paths
-from actzip.autograd.trace import Settings, Trace
 from actzip.autograd.watcher import Watcher
-from actzip.control.agree import is_together
+from actzip.control.distributed import is_together
 from actzip.control.statistics import Statistics, sample_indices
 from actzip.memory.heap import give_back
 from actzip.methods.base import Method, Policy

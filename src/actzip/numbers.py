@@ -8,7 +8,7 @@ import torch
 
 from actzip import report
 from actzip.autograd.ledger import Stats
-from actzip.autograd.saved import Pool
+from actzip.autograd.stored import Pool
 from actzip.autograd.totals import Totals
 from actzip.methods.base import Method, Policy
 from actzip.noise import NoiseReport

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import actzip
-from actzip.autograd import trace
-from actzip.autograd.slices import Sliced
+from actzip.autograd import forward_pass
+from actzip.autograd.sliced_tensor import Sliced
 from actzip.codecs import Codec, Group
 from actzip.methods.base import Role, Site, Stateless
 
@@ -32,7 +32,7 @@ class LowBit(Stateless):
 @contextlib.contextmanager
 def read_whole() -> Iterator[None]:
     """What is stored in parts is decoded at once and given to PyTorch's own backward."""
-    with mock.patch.object(trace, "read", lambda reader, parts: reader.unpack()):
+    with mock.patch.object(forward_pass, "read", lambda reader, parts: reader.unpack()):
         yield
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from actzip import kernels
 from actzip.codecs import Payload, PayloadError, Split
-from actzip.codecs.order import extent
+from actzip.codecs.memory_order import extent
 from actzip.codecs.serial import from_bytes, to_bytes
 
 _GUARD = 256  #: bytes before and behind

@@ -11,10 +11,10 @@ from rich.console import Console
 
 from actzip.commands.board import Board, cells, metric, short, table
 from actzip.tasks.catalogue import TASKS
+from actzip.tasks.comparison import Run, plan
 from actzip.tasks.config import make
-from actzip.tasks.cost import Cost
-from actzip.tasks.plan import Run, plan
 from actzip.tasks.result import Progress, Result
+from actzip.tasks.step_memory import Cost
 from actzip.tasks.summary import Row
 
 CLASSIFY, LM = TASKS["classify"], TASKS["lm"]

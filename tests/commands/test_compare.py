@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from actzip import cli
 from actzip.commands import compare
+from actzip.tasks.comparison import Run
 from actzip.tasks.config import make
-from actzip.tasks.plan import Run
 
 TINY = ["--model", "resnet8", "--epochs", "1", "--batch", "64", "--threads", "1", "--side", "8"]
 TINY += ["--limit", "128", "--size", "width=8"]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from actzip import cli
 from actzip.commands import max_batch
-from actzip.tasks.fit import Floor, Try
+from actzip.tasks.max_batch_search import Floor, Try
 
 TINY = ["--model", "resnet8", "--batch", "32", "--side", "8", "--threads", "1"]
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from actzip import cli
 from actzip.commands import max_batch
 from actzip.tasks.config import Config
-from actzip.tasks.fit import Floor, StepError, Try
+from actzip.tasks.max_batch_search import Floor, StepError, Try
 
 BATCHES = {"plain": 37, "checkpoint": 90, "comet": 0, "actnn": 148}
 

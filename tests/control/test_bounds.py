@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from actzip.autograd import slots
-from actzip.control import bounds, coherence
+from actzip.control import batchnorm_trail, bounds
 from actzip.control.backward import Backward
-from actzip.control.caution import cautious, middle, unlikely
+from actzip.control.conservative_mean import cautious, middle, unlikely
 from actzip.control.momentum import Momentum
 from actzip.control.reading import Reading
-from actzip.control.share import fill
+from actzip.control.waterfill import fill
 
 
 def _reading(
@@ -335,7 +335,7 @@ def test_the_trail_of_a_batch_norm_is_what_its_noise_leaves_below(kind: str) -> 
         node, slots.op(node), "input", y, gz, (gz,), (False,),
         {"training": True, "result1": mean, "result2": r, "weight": gamma},
     )  # fmt: skip
-    left = coherence.trail(norm)
+    left = batchnorm_trail.trail(norm)
     assert left is not None
     node, slot = (
         ("AddmmBackward0", "mat1") if kind == "linear" else ("ConvolutionBackward0", "input")
@@ -350,7 +350,7 @@ def test_the_trail_of_a_batch_norm_is_what_its_noise_leaves_below(kind: str) -> 
         (True,),
         {"transposed": False, "weight": weight, **options},
     )
-    h = coherence.weights(made, left)
+    h = batchnorm_trail.weights(made, left)
     assert h is not None
     predicted = float(s**2 * h.sum())
     assert predicted == pytest.approx(error, rel=0.35)
@@ -360,6 +360,6 @@ def test_other_ops_leave_no_trail_and_take_none() -> None:
     x = torch.randn(4, 3, 8, 8)
     node = "NativeLayerNormBackward0"
     b = Backward(node, slots.op(node), "input", x, x, (x,), (False,), {})
-    assert coherence.trail(b) is None
-    left = coherence.Trail(x, torch.ones(3))
-    assert coherence.weights(b, left) is None
+    assert batchnorm_trail.trail(b) is None
+    left = batchnorm_trail.Trail(x, torch.ones(3))
+    assert batchnorm_trail.weights(b, left) is None

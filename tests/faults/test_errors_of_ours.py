@@ -10,7 +10,7 @@ from nets import convnet, loss_of
 from torch import Tensor
 
 import actzip
-from actzip.autograd import registry, trace
+from actzip.autograd import forward_pass, registry
 from actzip.autograd.observe import Observer
 from actzip.codecs import BitMask
 from actzip.methods import ActNN
@@ -27,7 +27,7 @@ def _fail(*_: object, **__: object) -> object:
 
 
 PLACES = {
-    "a node is visited": (trace.Trace, "_look"),
+    "a node is visited": (forward_pass.Trace, "_look"),
     "a tensor is kept": (registry.Registry, "store"),
     "bytes are counted": (registry.Registry, "count"),
     "bits are made": (BitMask, "encode"),

@@ -10,7 +10,7 @@ import torch
 from actzip.codecs import Bounded, Codec, Dual, Group
 from actzip.kernels.native import library
 
-BYTES = (32 << 20) + 40_000  #: a little more than beyond_caches() in csrc/core.hpp asks for
+BYTES = (32 << 20) + 40_000  #: a little more than beyond_caches() in csrc/common/core.hpp asks for
 CODECS = [
     Group(bits=2),
     Group(bits=3, zero=True, rounding="stochastic"),

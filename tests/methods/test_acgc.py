@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 import actzip
 from actzip.methods.acgc import fixed_bits
-from actzip.methods.by_error import is_look
+from actzip.methods.error_bounded import is_look
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-// The C interface of the library, called as the binding calls it; see kernels/csrc/core.hpp.
+// The C interface of the library, called as the binding calls it; see kernels/csrc/common/core.hpp.
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,8 @@ from actzip.tasks import engine
 from actzip.tasks.catalogue import TASKS
 from actzip.tasks.config import Config, make
 from actzip.tasks.engine import Loop
-from actzip.tasks.journal import CHECKPOINT, Journal, read_checkpoint
 from actzip.tasks.result import Progress, Result
+from actzip.tasks.run_folder import CHECKPOINT, Journal, read_checkpoint
 
 #: small models that learn the tiny data of their task in seconds
 TINY: dict[str, dict[str, Any]] = {

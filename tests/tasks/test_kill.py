@@ -18,7 +18,7 @@ from tiny_data import tiny
 from actzip.memory.measure import call_fresh
 from actzip.tasks.config import make
 from actzip.tasks.engine import Loop
-from actzip.tasks.journal import CHECKPOINT, Journal, read_checkpoint
+from actzip.tasks.run_folder import CHECKPOINT, Journal, read_checkpoint
 
 KILLS = 20
 

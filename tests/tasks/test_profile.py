@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from actzip.tasks.profile import compressed, plain
-from actzip.tasks.subject import Subject
+from actzip.tasks.profile_target import Subject
 
 
 def subject() -> Subject:

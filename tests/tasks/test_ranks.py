@@ -16,9 +16,9 @@ from tiny_data import tiny
 
 from actzip.tasks.config import Config, make
 from actzip.tasks.engine import Loop
-from actzip.tasks.journal import Journal, read_checkpoint
 from actzip.tasks.ranks import Ranks, joined
 from actzip.tasks.result import Progress
+from actzip.tasks.run_folder import Journal, read_checkpoint
 from actzip.tasks.trainer import Part
 from processes import in_two_processes
 

@@ -11,7 +11,7 @@ from actzip import codecs
 from actzip.codecs.verified import Verified
 from actzip.tasks.config import make
 from actzip.tasks.engine import Loop
-from actzip.tasks.journal import Journal
+from actzip.tasks.run_folder import Journal
 from actzip.tasks.sites import Sites, is_look, note
 
 

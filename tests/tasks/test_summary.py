@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from actzip.tasks.config import make
-from actzip.tasks.cost import Cost
 from actzip.tasks.result import Result
+from actzip.tasks.step_memory import Cost
 from actzip.tasks.summary import Row, as_csv, rows
 
 

@@ -16,8 +16,8 @@ from torch.utils.hooks import RemovableHandle
 from actzip.autograd.compiled import is_compiled, not_compiled, say_that_it_is_compiled
 from actzip.autograd.failures import Failures
 from actzip.autograd.identity import tensors_in
+from actzip.autograd.module_paths import calls_of, is_call, runs_around
 from actzip.autograd.nesting import begin, end
-from actzip.autograd.paths import calls_of, is_call, runs_around
 from actzip.autograd.watcher import Watcher
 from actzip.torch_private import current_graph_task_id, get_tracing_state
 from actzip.warning import warn

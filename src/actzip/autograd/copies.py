@@ -22,8 +22,8 @@ from actzip.autograd.identity import (
     tensors_in,
     unit_of,
 )
-from actzip.autograd.saved import remake
 from actzip.autograd.slots import COPIES, RESHAPES, Node
+from actzip.autograd.stored import remake
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 from actzip.autograd.identity import Key, storage_of, unit_of
 from actzip.autograd.ledger import Row
 from actzip.autograd.recipes import Derivation, Operand, Part, Recipes
-from actzip.autograd.saved import Kept, Reader, Stored
+from actzip.autograd.stored import Kept, Reader, Stored
 from actzip.codecs import Keep
 from actzip.codecs.base import Payload
 from actzip.methods.base import Role

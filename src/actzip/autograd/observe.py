@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from actzip.autograd.saved import Reader
 from actzip.autograd.slots import Node, op, slots_of
+from actzip.autograd.stored import Reader
 from actzip.codecs.base import Codec, Payload
-from actzip.control import coherence
+from actzip.control import batchnorm_trail
 from actzip.control.backward import Backward
 from actzip.control.error import weights
 from actzip.control.op import Kind, Op
@@ -36,7 +36,8 @@ class Observer:
         self._indices = statistics.indices
         self._watched: dict[int, str] = {}  # sequence numbers, and the first slot's name
         self._shares: dict[str, Tensor | None] = {}  # what of a site's samples is new by now
-        self._trails: dict[int, list[tuple[str, coherence.Trail]]] = {}  # left for these nodes
+        # what sites leave behind in the gradients of these nodes
+        self._trails: dict[int, list[tuple[str, batchnorm_trail.Trail]]] = {}
 
     def watch(self, node: Any, readers: dict[str, Reader]) -> None:
         """These slots of a node have just been stored."""
@@ -129,11 +130,11 @@ class Observer:
     def _follow(self, b: Backward, reader: Reader, number: int, makers: tuple[int, ...]) -> None:
         """Noise that is common to many positions: leave it to the makers, take what was left."""
         for site, left in self._trails.pop(number, ()):
-            weight = coherence.weights(b, left)
+            weight = batchnorm_trail.weights(b, left)
             if weight is not None:
                 self._statistics.layers.follow(self._step, site, reader.name, weight)
         made = [n for n in makers if n in self._watched]
-        trail = coherence.trail(b) if made else None
+        trail = batchnorm_trail.trail(b) if made else None
         if trail is not None:
             for n in made:
                 self._trails.setdefault(n, []).append((reader.stored.site, trail))

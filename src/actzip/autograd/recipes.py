@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from actzip.autograd.identity import Key, Place, key_of, storage_of, tensors_in, unit_of
-from actzip.autograd.saved import Source, Stored
 from actzip.autograd.slots.derivations import drops, repeats
+from actzip.autograd.stored import Source, Stored
 from actzip.torch_private import DisableTorchFunction
 
 SNAPSHOT = 1 << 16  #: parameters and constants up to so many bytes are copied into a recipe

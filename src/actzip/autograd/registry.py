@@ -9,12 +9,20 @@ import torch
 from torch import Tensor
 
 from actzip.autograd.copies import Copies
+from actzip.autograd.deferred_mask import Waiting
 from actzip.autograd.derive import Derive, Save
-from actzip.autograd.hosted import send
 from actzip.autograd.identity import Key, Tally, Wanted, node_of, storage_of, tensors_in, unit_of
 from actzip.autograd.ledger import Row
+from actzip.autograd.offload import send
 from actzip.autograd.recipes import Operand, Recipes
-from actzip.autograd.saved import (
+from actzip.autograd.seeds import seeds
+from actzip.autograd.sliced_tensor import beside, cut, parts_of
+from actzip.autograd.slots import Node, Rule, op
+from actzip.autograd.slots.conventions import agreeing, unknown_convention
+from actzip.autograd.slots.masks import RELU
+from actzip.autograd.slots.noise import noise
+from actzip.autograd.slots.windows import integers
+from actzip.autograd.stored import (
     CopyReader,
     Kept,
     MaskReader,
@@ -24,17 +32,9 @@ from actzip.autograd.saved import (
     Source,
     Stored,
 )
-from actzip.autograd.seeds import seeds
-from actzip.autograd.slices import beside, cut, parts_of
-from actzip.autograd.slots import Node, Rule, op
-from actzip.autograd.slots.conventions import agreeing, unknown_convention
-from actzip.autograd.slots.masks import RELU
-from actzip.autograd.slots.noise import noise
-from actzip.autograd.slots.windows import integers
-from actzip.autograd.waiting import Waiting
 from actzip.codecs import BitMask
 from actzip.codecs.base import Codec, Payload
-from actzip.codecs.order import overlaps
+from actzip.codecs.memory_order import overlaps
 from actzip.control.op import UNKNOWN
 from actzip.methods.base import STRENGTH, Policy, Role
 from actzip.torch_private import StorageWeakRef

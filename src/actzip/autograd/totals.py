@@ -14,9 +14,9 @@ import weakref
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from actzip.autograd.forward_pass import Trace
 from actzip.autograd.ledger import Stats
-from actzip.autograd.saved import Pool
-from actzip.autograd.trace import Trace
+from actzip.autograd.stored import Pool
 
 
 class Totals:

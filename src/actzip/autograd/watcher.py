@@ -12,8 +12,8 @@ from torch.compiler import is_compiling
 from torch.overrides import TorchFunctionMode
 
 from actzip.autograd.compiled import not_compiled
+from actzip.autograd.forward_pass import Trace
 from actzip.autograd.identity import node_of, tensors_in
-from actzip.autograd.trace import Trace
 from actzip.torch_private import get_tracing_state
 
 #: AccumulateGrad's sequence number: parameters end every walk.

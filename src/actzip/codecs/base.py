@@ -33,7 +33,7 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 
-from actzip.codecs.order import dense_view, overlaps, row_major, unexpand
+from actzip.codecs.memory_order import dense_view, overlaps, row_major, unexpand
 from actzip.codecs.validate import FORMAT, fault, too_large
 from actzip.entry_points import load
 from actzip.kernels.errors import DamagedError

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from actzip import kernels
-from actzip.codecs import prediction
+from actzip.codecs import error_model
 from actzip.codecs.base import Allocate, Codec, Payload, register
-from actzip.codecs.order import unexpand
+from actzip.codecs.memory_order import unexpand
 from actzip.kernels.dual_layout import Axis, DualLayout
-from actzip.kernels.layout import ROUNDING, GroupLayout
+from actzip.kernels.group_layout import ROUNDING, GroupLayout
 
 _ALIGN = ("ceil", "original")
 
@@ -108,7 +108,7 @@ class Dual(Codec):
     def max_error(self, x: Tensor) -> Tensor:
         """The bound of the class docstring for each element; 0 in raw maps and for kept zeros."""
         maps, layout = self._one_by_one(x)
-        bounds = prediction.dual_bounds(maps.reshape(-1), layout).view(maps.shape)
+        bounds = error_model.dual_bounds(maps.reshape(-1), layout).view(maps.shape)
         if self.zero:
             bounds = torch.where(maps == 0, torch.zeros_like(bounds), bounds)
         axes = self._axes(x)
@@ -117,7 +117,7 @@ class Dual(Codec):
     def variance(self, x: Tensor) -> float:
         """Predicted mean squared error: step²/12; for "stochastic" step²·p(1-p), p the fraction."""
         maps, layout = self._one_by_one(x)
-        return prediction.dual_variance(maps.reshape(-1), layout)
+        return error_model.dual_variance(maps.reshape(-1), layout)
 
     def _axes(self, x: Tensor) -> tuple[int, ...]:
         return tuple(range(2, x.dim())) if self.axes is None else self.axes

@@ -7,7 +7,7 @@ A codec that has packed or could pack its codes into `plain` bytes asks::
 
 One table of frequencies per payload; chains of spans of 65536 codes, coded and decoded in parallel,
 with 32 interleaved range-ANS states each; the bytes are the same on every backend and thread count.
-Bounded has its own form of it (codes larger than a byte): kernels/bounded_squeezed.py.
+Bounded has its own form of it (codes larger than a byte): kernels/bounded_entropy_layout.py.
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from actzip import kernels
-from actzip.codecs import prediction
+from actzip.codecs import error_model
 from actzip.codecs.base import Allocate, Codec, Payload, fresh, register
 from actzip.codecs.each import mapped, mean
-from actzip.codecs.order import as_it_lies, dense
-from actzip.codecs.squeeze import squeeze, unsqueeze
+from actzip.codecs.group_entropy import squeeze, unsqueeze
+from actzip.codecs.memory_order import as_it_lies, dense
 from actzip.kernels.entropy_table import least_coded
-from actzip.kernels.layout import ROUNDING, GroupLayout
+from actzip.kernels.group_layout import ROUNDING, GroupLayout
 
 
 @register
@@ -113,15 +113,15 @@ class Group(Codec):
 
     def max_error(self, x: Tensor) -> Tensor:
         """The bound of the class docstring for each element; 0 in raw groups and for kept zeros."""
-        return prediction.placed(x, self.logical, self._bounds, self._leading())
+        return error_model.placed(x, self.logical, self._bounds, self._leading())
 
     def variance(self, x: Tensor) -> float:
         """Predicted mean squared error: step²/12; for "stochastic" step²·p(1-p), p the fraction."""
         seen = dense(x, logical=self.logical, leading=self._leading())
-        return prediction.group_variance(seen.view(-1), self._layout(seen))
+        return error_model.group_variance(seen.view(-1), self._layout(seen))
 
     def _bounds(self, dense: Tensor) -> Tensor:
-        return prediction.group_bounds(dense.view(-1), self._layout(dense))
+        return error_model.group_bounds(dense.view(-1), self._layout(dense))
 
     def _leading(self) -> int:
         """Bits per sample need the samples one after the other; channels_last has them so."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from actzip.codecs.base import Allocate, Codec, Payload, PayloadError, fresh, ours, register
-from actzip.codecs.order import overlaps
+from actzip.codecs.memory_order import overlaps
 
 _ALIGN = 16  #: bytes: what `Allocate` promises the parts' kernels
 _SEEDS = (1 << 64) - 1

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from actzip.codecs.order import extent, spaced, unexpand
+from actzip.codecs.memory_order import extent, spaced, unexpand
 
 if TYPE_CHECKING:
     from actzip.codecs.base import Payload

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from actzip.commands.progress import figures
 from actzip.memory.measure import size
-from actzip.tasks.plan import Run
+from actzip.tasks.comparison import Run
 from actzip.tasks.result import Progress, Result
 from actzip.tasks.summary import Row, rows
 from actzip.tasks.task import Task

@@ -16,11 +16,11 @@ from actzip.commands.board import Board, table
 from actzip.commands.table import LEGEND
 from actzip.commands.write import write_report
 from actzip.tasks import engine
+from actzip.tasks.comparison import Run, plan
 from actzip.tasks.config import make
-from actzip.tasks.journal import Journal, check_place, replace_text
-from actzip.tasks.plan import Run, plan
 from actzip.tasks.ranks import alone
 from actzip.tasks.result import Result
+from actzip.tasks.run_folder import Journal, check_place, replace_text
 from actzip.tasks.summary import Row, as_csv
 
 METHODS = "plain,checkpoint,bf16,lossless,actnn,division,comet,acgc"

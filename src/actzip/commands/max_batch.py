@@ -20,10 +20,10 @@ from actzip.commands.options import option
 from actzip.memory.measure import size as shown
 from actzip.memory.sizes import read_bytes
 from actzip.tasks.config import Config, make
-from actzip.tasks.fit import Largest, StepError, Try, attempt, available, floor, search
-from actzip.tasks.journal import replace_text
+from actzip.tasks.max_batch_search import Largest, StepError, Try, attempt, available, floor, search
+from actzip.tasks.method_spec import label
 from actzip.tasks.ranks import alone
-from actzip.tasks.spelling import label
+from actzip.tasks.run_folder import replace_text
 
 
 def max_batch(

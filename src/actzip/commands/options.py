@@ -16,9 +16,9 @@ from rich.console import Console
 
 from actzip.tasks.catalogue import TASKS
 from actzip.tasks.config import OPTIMIZERS, PRECISIONS, SCHEDULES, Config
-from actzip.tasks.fit import StepError, is_out_of_memory
-from actzip.tasks.journal import check_place
-from actzip.tasks.spelling import pairs, parse
+from actzip.tasks.max_batch_search import StepError, is_out_of_memory
+from actzip.tasks.method_spec import pairs, parse
+from actzip.tasks.run_folder import check_place
 from actzip.tasks.task import first_line
 
 RUNS = Path("runs")  #: where results go when no folder is named

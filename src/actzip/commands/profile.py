@@ -19,11 +19,11 @@ from actzip.methods import METHODS, resolve
 from actzip.report import html
 from actzip.report.modules import Share
 from actzip.tasks.config import make
-from actzip.tasks.journal import replace_text
+from actzip.tasks.method_spec import label
 from actzip.tasks.profile import Profile, compressed, plain
+from actzip.tasks.profile_target import Subject, builtin, imported
 from actzip.tasks.ranks import alone
-from actzip.tasks.spelling import label
-from actzip.tasks.subject import Subject, builtin, imported
+from actzip.tasks.run_folder import replace_text
 
 PLAIN = "plain"
 _MOST = 20  #: modules of the table; the page has them all

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from actzip.tasks.data import reading
 from actzip.tasks.data.contract import Boxes, Data, DataError
-from actzip.tasks.journal import replace
+from actzip.tasks.run_folder import replace
 
 COLUMNS, ROWS = 6, 4
 _CELL = 160  #: pixels of a picture on the sheet

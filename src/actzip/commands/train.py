@@ -19,12 +19,12 @@ from actzip.commands.table import LEGEND, table
 from actzip.commands.write import write_report
 from actzip.memory.measure import call_fresh
 from actzip.methods import METHODS
-from actzip.tasks import engine, journal
+from actzip.tasks import engine, run_folder
+from actzip.tasks.comparison import folder_name
 from actzip.tasks.config import BASELINES, Config, make, read_config
-from actzip.tasks.plan import folder_name
+from actzip.tasks.method_spec import label, pairs, parse
 from actzip.tasks.ranks import Ranks, end, joined, leave
 from actzip.tasks.result import Result
-from actzip.tasks.spelling import label, pairs, parse
 from actzip.tasks.summary import rows
 
 #: what is set side by side when no method is named
@@ -100,7 +100,7 @@ def train(
     folder = jobs[0].out
     if len(jobs) > 1:
         folder = folder.parent
-        journal.replace_text(folder / RESULTS, json.dumps(figures(results), indent=1) + "\n")
+        run_folder.replace_text(folder / RESULTS, json.dumps(figures(results), indent=1) + "\n")
     report = write_report(folder, results, rows(results))
     console.print(f"metrics, checkpoint and result: {folder}", markup=False, soft_wrap=True)
     console.print(f"report: {report}", markup=False, soft_wrap=True)
@@ -134,28 +134,28 @@ class Job:
         typer.echo(f"the {self.label} run failed: {why}; {self._hint}", err=True)
         if trace:
             with contextlib.suppress(OSError):
-                journal.replace_text(self.out / ERROR, trace)
+                run_folder.replace_text(self.out / ERROR, trace)
                 typer.echo(f"where it failed: {self.out / ERROR}", err=True)
         return typer.Exit(1)
 
     @property
     def _hint(self) -> str:
         place = self.checkpoint or self.out
-        saved = (place / journal.CHECKPOINT if place == self.out else place).exists()
+        saved = (place / run_folder.CHECKPOINT if place == self.out else place).exists()
         return f"go on with: actzip train --resume {place}" if saved else "nothing was saved yet"
 
     def loop(self) -> engine.Loop:
         """The run, ready to go on."""
         if self.checkpoint is not None and self.checkpoint.is_dir():
             raise ValueError(f"--checkpoint {self.checkpoint} is a folder; name a file in it")
-        files = journal.Journal(None)
+        files = run_folder.Journal(None)
         if self.ranks.first:
             for place in filter(None, (self.out, self.checkpoint and self.checkpoint.parent)):
-                journal.check_place(place)
-            files = journal.Journal(self.out, self.checkpoint)
+                run_folder.check_place(place)
+            files = run_folder.Journal(self.out, self.checkpoint)
         made = engine.Loop(self.config, engine.load(self.config), files, ranks=self.ranks)
         if self.resume is not None:
-            made.load_state_dict(journal.read_checkpoint(self.resume))
+            made.load_state_dict(run_folder.read_checkpoint(self.resume))
         return made
 
 
@@ -174,7 +174,7 @@ def _jobs(params: dict[str, Any], ranks: Ranks) -> list[Job]:
         pass  # the first process looks, and may have made it by now
     elif out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is no folder; name another place")
-    elif out.exists() and any(each.suffix != journal.NEW for each in out.iterdir()):
+    elif out.exists() and any(each.suffix != run_folder.NEW for each in out.iterdir()):
         raise ValueError(f"--out {out} is there already; --resume it, or name another folder")
     if len(configs) == 1:
         return [Job(first, out, checkpoint, ranks=ranks)]
@@ -198,7 +198,7 @@ def _methods(params: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 def _resumed(given: dict[str, Any], params: dict[str, Any]) -> Job:
     """The run of a checkpoint; an option that differs from its own is refused."""
     resume: Path = params["resume"]
-    config = read_config(journal.read_checkpoint(resume))
+    config = read_config(run_folder.read_checkpoint(resume))
     if params["method"]:
         (given["method"], given["options"]), *others = _methods(params)
         if others:

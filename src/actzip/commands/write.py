@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 from actzip.report import html
-from actzip.tasks.journal import replace_text
 from actzip.tasks.result import Result
+from actzip.tasks.run_folder import replace_text
 from actzip.tasks.summary import Row
 
 REPORT = "report.html"

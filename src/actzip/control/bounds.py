@@ -4,12 +4,12 @@ AC-GC and COMET ask the same: with |e| <= eb in a stored tensor, spread evenly b
 may eb be, if the gradients of layer l may be off by E‖Δg‖² <= A_l? A layer is hit by
 
 - the code of its own input, Σ eb²·q with q = w/3 (or the worst case of control/error.py);
-- a BatchNorm on its output, Σ eb²·h with the trail h of control/coherence.py;
+- a BatchNorm on its output, Σ eb²·h with the trail h of control/batchnorm_trail.py;
 - noise that travels: site j, met later in forward, puts ρⱼ = Σ eb²·t/‖g‖² of relative noise into
   the gradient, t as q, and the layer absorbs p_l·Σρⱼ (control/travel.py).
 
-A share of A_l is for what travels, and is divided among the sites by control/share.py. The rest is
-divided between own code and trail such that both take the fewest bits.
+A share of A_l is for what travels, and is divided among the sites by control/waterfill.py. The rest
+is divided between own code and trail such that both take the fewest bits.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actzip.control.reading import Reading
-from actzip.control.share import fill
 from actzip.control.travel import absorbed
+from actzip.control.waterfill import fill
 
 Floats = NDArray[np.float64]
 

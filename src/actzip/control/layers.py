@@ -47,7 +47,7 @@ class Layers:
         self._sites[layer] = site
 
     def follow(self, step: int, site: str, layer: str, weight: Tensor) -> None:
-        """Errors at `site` leave a trail in the gradients of `layer`: see control/coherence.py."""
+        """Errors at `site` leave a trail in the gradients of `layer` (batchnorm_trail.py)."""
         rows = self._trails.setdefault((site, layer), deque(maxlen=self.history))
         _add(rows, step, weight)
 

@@ -6,7 +6,7 @@ what it gives to the ops below has noise of ρ·‖gX‖². Where branches meet,
 are diluted by the sum of their gradients, which is known: an op's own ‖gY‖².
 
 A model for noise that is independent from element to element. On a ViT the measured noise was 0.2
-to 2.4 times this, 0.12 at a GELU; for what a BatchNorm adds see control/coherence.py.
+to 2.4 times this, 0.12 at a GELU; for what a BatchNorm adds see control/batchnorm_trail.py.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from actzip.kernels.layout import GroupLayout
+from actzip.kernels.group_layout import GroupLayout
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What per-channel fixed point needs to know about a tensor: shared by codec and backends.
 
 Payload: the step of each channel | a uint64 offset per chunk of 4096 values | the chunks, see
-csrc/fixedpoint_chunk.hpp.
+csrc/fixedpoint/chunk.hpp.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ from torch import Tensor
 
 from actzip.codecs import FixedPoint
 from actzip.codecs.base import Codec
-from actzip.control.caution import cautious, unlikely
+from actzip.control.conservative_mean import cautious, unlikely
 from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Site
-from actzip.methods.by_error import ByError, is_look, is_worth_entropy
+from actzip.methods.error_bounded import ByError, is_look, is_worth_entropy
 
 Floats = NDArray[np.float64]
 

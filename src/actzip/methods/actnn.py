@@ -22,9 +22,9 @@ from torch import Tensor
 from actzip.codecs import Group
 from actzip.codecs.base import Codec
 from actzip.control import allocate
+from actzip.control.bit_allocation import Layer, Load, averages, squared_ranges
 from actzip.control.op import NORMS, Kind
 from actzip.control.routes import factors
-from actzip.control.spread import Layer, Load, averages, squared_ranges
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Role, Site
 

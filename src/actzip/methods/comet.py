@@ -32,7 +32,7 @@ from actzip.control.op import Kind
 from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Role, Site
-from actzip.methods.by_error import ByError, is_worth_entropy
+from actzip.methods.error_bounded import ByError, is_worth_entropy
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
 from actzip.control.travel import travels
 from actzip.methods.base import Method, Policy, Site
-from actzip.methods.by_error import is_look
+from actzip.methods.error_bounded import is_look
 
 _SAMPLE = 1 << 20  #: elements that a code's variance is taken from
 

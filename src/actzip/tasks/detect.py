@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from actzip.tasks.assign import Answers, assign, corners
 from actzip.tasks.boxes import giou, suppress
+from actzip.tasks.coco_map import MOST, Detections, mean_average_precision
 from actzip.tasks.data import Boxes
+from actzip.tasks.fcos_targets import Answers, assign, corners
 from actzip.tasks.models.detector import Detector, Places, Prediction, places
-from actzip.tasks.precision import MOST, Detections, mean_average_precision
 from actzip.tasks.task import Batch, Model, Recipe, Task
 
 if TYPE_CHECKING:

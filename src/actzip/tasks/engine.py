@@ -18,11 +18,11 @@ from actzip.memory.measure import reset_resident_peak, resident
 from actzip.tasks import data as sources
 from actzip.tasks import sites
 from actzip.tasks.config import Config, read_config
-from actzip.tasks.cost import cost
 from actzip.tasks.interrupt import Interrupt
-from actzip.tasks.journal import Journal, read_checkpoint
 from actzip.tasks.ranks import Ranks
 from actzip.tasks.result import History, Progress, Result
+from actzip.tasks.run_folder import Journal, read_checkpoint
+from actzip.tasks.step_memory import cost
 from actzip.tasks.task import Batch, first_line
 from actzip.tasks.trainer import Part, Trainer, laid_out
 

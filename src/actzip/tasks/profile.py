@@ -12,7 +12,7 @@ import actzip
 from actzip.memory.measure import Measurement, measure
 from actzip.report.modules import Share, by_module, by_op
 from actzip.tasks.curve import Curve, joined
-from actzip.tasks.subject import Subject
+from actzip.tasks.profile_target import Subject
 
 
 @dataclass(frozen=True)

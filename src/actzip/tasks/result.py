@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from actzip.tasks.config import Config
-from actzip.tasks.cost import Cost
+from actzip.tasks.method_spec import label
 from actzip.tasks.sites import Sites
-from actzip.tasks.spelling import label
+from actzip.tasks.step_memory import Cost
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import lr_scheduler
 
 import actzip
+from actzip.tasks.checkpointing import recompute_blocks
 from actzip.tasks.config import BASELINES, Config
-from actzip.tasks.recompute import recompute_blocks
 
 if TYPE_CHECKING:
     from actzip.tasks.data import Data

@@ -16,7 +16,7 @@ if not triton.available():
 
 from triton.backends.compiler import GPUTarget
 
-from actzip.kernels.layout import ROUNDING, GroupLayout
+from actzip.kernels.group_layout import ROUNDING, GroupLayout
 from actzip.kernels.triton import group
 from actzip.kernels.triton.ahead import Built, built
 from actzip.kernels.triton.catalog import Call, calls

@@ -1,4 +1,4 @@
-"""Error-bounded codes: binding to csrc/bounded.cpp; signatures as in reference/bounded.py."""
+"""Error-bounded codes: binding to csrc/bounded/bounded.cpp; the twin of reference/bounded.py."""
 
 from __future__ import annotations
 

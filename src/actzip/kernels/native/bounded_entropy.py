@@ -1,4 +1,4 @@
-"""Error-bounded codes with the entropy stage: binding to csrc/bounded_entropy.cpp."""
+"""Error-bounded codes with the entropy stage: binding to csrc/bounded/entropy.cpp."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from actzip.kernels.bounded_entropy_layout import NEGATIVE, choose, head, look_every, split
 from actzip.kernels.bounded_layout import BoundedLayout, workspace_size, worst_case
-from actzip.kernels.bounded_squeezed import NEGATIVE, choose, head, look_every, split
 from actzip.kernels.entropy_table import SPAN
 from actzip.kernels.native.bounded import spec
 from actzip.kernels.native.entropy import frequency_tensor

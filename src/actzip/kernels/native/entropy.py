@@ -1,4 +1,4 @@
-"""The entropy stage: binding to csrc/entropy.cpp; signatures as in reference/entropy.py."""
+"""The entropy stage: binding to csrc/entropy/entropy.cpp; signatures as in reference/entropy.py."""
 
 from __future__ import annotations
 

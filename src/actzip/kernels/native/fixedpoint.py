@@ -1,4 +1,4 @@
-"""Per-channel fixed point: binding to csrc/fixedpoint.cpp, the twin of reference/fixedpoint.py."""
+"""Per-channel fixed point: binding to csrc/fixedpoint/; the twin of reference/fixedpoint.py."""
 
 from __future__ import annotations
 

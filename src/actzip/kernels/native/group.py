@@ -1,4 +1,4 @@
-"""Group codes: binding to csrc/group.cpp; signatures as in reference/group.py."""
+"""Group codes: binding to csrc/group/group.cpp; signatures as in reference/group.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import torch
 from torch import Tensor
 
-from actzip.kernels.layout import GroupLayout
+from actzip.kernels.group_layout import GroupLayout
 from actzip.kernels.native.library import DTYPES, call, signed, threads
 
 

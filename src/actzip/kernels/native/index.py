@@ -1,4 +1,4 @@
-"""Integers in the fewest bits: binding to csrc/index.cpp; signatures as in reference/index.py."""
+"""Integers in the fewest bits: binding to csrc/exact/index.cpp; the twin of reference/index.py."""
 
 from __future__ import annotations
 

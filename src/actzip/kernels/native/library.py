@@ -19,12 +19,12 @@ from torch import Tensor
 
 from actzip.kernels.errors import DamagedError
 
-#: Equals actzip_interface() in csrc/isa.cpp; a library built from other sources is not used.
+#: Equals actzip_interface() in csrc/common/isa.cpp; a library built from other sources is not used.
 INTERFACE = 5
 
 OK, DAMAGED, BAD_ARGUMENT, BAD_VALUE = 0, -1, -2, -3
 
-#: Element types by the numbers of csrc/core.hpp.
+#: Element types by the numbers of csrc/common/core.hpp.
 DTYPES = {
     torch.float32: 0,
     torch.bfloat16: 1,

@@ -1,4 +1,4 @@
-"""One bit per element: binding to csrc/mask.cpp; signatures as in reference/mask.py."""
+"""One bit per element: binding to csrc/exact/mask.cpp; signatures as in reference/mask.py."""
 
 from __future__ import annotations
 

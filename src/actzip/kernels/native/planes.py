@@ -1,4 +1,4 @@
-"""Bit planes: binding to csrc/planes.cpp; signatures as in reference/planes.py."""
+"""Bit planes: binding to csrc/exact/planes.cpp; signatures as in reference/planes.py."""
 
 from __future__ import annotations
 

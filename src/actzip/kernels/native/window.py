@@ -1,4 +1,4 @@
-"""Places in windows: binding to csrc/window.cpp; signatures as in reference/window.py."""
+"""Places in windows: binding to csrc/exact/window.cpp; signatures as in reference/window.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Block averages of maps in plain PyTorch: the twin of csrc/dual_map.hpp.
+"""Block averages of maps in plain PyTorch: the twin of csrc/dual/map.hpp.
 
 A map is depth x height x width. Sums run in a fixed order, down the columns of a block first and
 then along the row of column sums, so that every backend agrees.

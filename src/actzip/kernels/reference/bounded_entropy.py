@@ -8,15 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from actzip.kernels.bounded_layout import (
-    BLOCK,
-    BLOCKS_PER_CHUNK,
-    CHUNK,
-    SCALE,
-    BoundedLayout,
-    worst_case,
-)
-from actzip.kernels.bounded_squeezed import (
+from actzip.kernels.bounded_entropy_layout import (
     COUNTS_OF,
     DIRECT,
     ESCAPE,
@@ -28,6 +20,14 @@ from actzip.kernels.bounded_squeezed import (
     head,
     looked_at,
     split,
+)
+from actzip.kernels.bounded_layout import (
+    BLOCK,
+    BLOCKS_PER_CHUNK,
+    CHUNK,
+    SCALE,
+    BoundedLayout,
+    worst_case,
 )
 from actzip.kernels.entropy_table import SPAN, SYMBOLS, as_tensor
 from actzip.kernels.errors import DamagedError
@@ -133,7 +133,7 @@ def _codes(symbols: Tensor, layout: BoundedLayout, kind: Kind) -> Tensor:
 
 
 def _symbol_of(codes: Ints) -> Ints:
-    """64 direct symbols, then eight per octave; see csrc/bounded_squeeze.hpp."""
+    """64 direct symbols, then eight per octave; see csrc/bounded/squeeze.hpp."""
     exponent = np.floor(np.log2(np.maximum(codes, 1))).astype(np.int64)
     octave = DIRECT + (exponent - 6) * 8 + ((codes >> np.maximum(exponent - 3, 0)) & 7)
     found = np.where(exponent > 29, ESCAPE, octave)

@@ -7,7 +7,7 @@ streams of two seeds are no shifts of each other. v = (s + 1/2) / 2^16 for the h
 as a signed number: 65536 values, symmetric about zero, never zero, exact in float32. (With 8 bits
 a value the bias of a dithered code, up to 1/512 of a step, would show in a million draws.)
 
-csrc/core.hpp holds the same function; nothing else in the package makes random numbers.
+csrc/common/core.hpp holds the same function; nothing else in the package makes random numbers.
 """
 
 from __future__ import annotations

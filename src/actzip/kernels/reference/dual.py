@@ -15,7 +15,7 @@ from torch import Tensor
 
 from actzip.kernels.dual_layout import DualLayout
 from actzip.kernels.errors import DamagedError
-from actzip.kernels.layout import GroupLayout
+from actzip.kernels.group_layout import GroupLayout
 from actzip.kernels.reference import group, metadata, planes
 from actzip.kernels.reference.averages import average, spread
 from actzip.kernels.reference.metadata import REAL, Metadata

@@ -1,4 +1,4 @@
-"""Per-channel fixed point in plain PyTorch; the format is that of csrc/fixedpoint_chunk.hpp."""
+"""Per-channel fixed point in plain PyTorch; the format is that of csrc/fixedpoint/chunk.hpp."""
 
 from __future__ import annotations
 

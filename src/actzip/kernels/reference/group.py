@@ -4,7 +4,7 @@
     x    = lo + (code - v) * step                                  (v when rounding is "dither")
 
 Every operation is rounded on its own and in this order, in float32 (float64 for float64): so
-csrc/group.cpp gives the same bytes. layout.py says where the parts of a payload are.
+csrc/group/group.cpp gives the same bytes. layout.py says where the parts of a payload are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from actzip.kernels.errors import DamagedError
-from actzip.kernels.layout import ROUNDING, GroupLayout
+from actzip.kernels.group_layout import ROUNDING, GroupLayout
 from actzip.kernels.reference import metadata, planes
 from actzip.kernels.reference.dither import dither_at
 

@@ -1,4 +1,4 @@
-"""Integers in the fewest bits, in plain PyTorch: the twin of csrc/index.cpp.
+"""Integers in the fewest bits, in plain PyTorch: the twin of csrc/exact/index.cpp.
 
 x - min, `bits` bits each, as one dense stream: bit k of the stream is bit k % 8 of byte k / 8.
 """

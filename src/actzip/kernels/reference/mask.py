@@ -1,4 +1,4 @@
-"""One bit per element, in plain PyTorch: the twin of csrc/mask.cpp."""
+"""One bit per element, in plain PyTorch: the twin of csrc/exact/mask.cpp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Per-group metadata in plain PyTorch: the twin of csrc/group_meta.hpp.
+"""Per-group metadata in plain PyTorch: the twin of csrc/group/meta.hpp.
 
 Least value and step are rounded to the upper half of their bits (bfloat16 for float32, 32 bits for
 float64) before anything is quantized, the least value downwards and the step upwards, so that the

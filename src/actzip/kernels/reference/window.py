@@ -1,4 +1,4 @@
-"""Max-pool indices as places in their windows, in plain PyTorch: the twin of csrc/window.cpp.
+"""Max-pool indices as places in their windows, in plain PyTorch: the twin of csrc/exact/window.cpp.
 
 `geometry` is six times three numbers: pooled size, kernel, stride, padding, dilation, map size;
 then how many maps lie side by side in memory.

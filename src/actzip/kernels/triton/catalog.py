@@ -13,7 +13,7 @@ from actzip.kernels.bounded_layout import BoundedLayout, real_of
 from actzip.kernels.dual_layout import Axis, DualLayout
 from actzip.kernels.entropy_table import SCALE, SPAN, SYMBOLS, Table
 from actzip.kernels.fixedpoint_layout import FixedPointLayout
-from actzip.kernels.layout import ROUNDING, GroupLayout
+from actzip.kernels.group_layout import ROUNDING, GroupLayout
 from actzip.kernels.triton import (
     bounded,
     cast,

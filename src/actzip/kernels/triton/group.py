@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from actzip.kernels.errors import DamagedError
-from actzip.kernels.layout import GroupLayout
+from actzip.kernels.group_layout import GroupLayout
 from actzip.kernels.reference import group as reference
 from actzip.kernels.triton.device import group as device
 from actzip.kernels.triton.launch import (

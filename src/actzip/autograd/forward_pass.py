@@ -1,0 +1,305 @@
+"""One forward pass: looks at each saved tensor, and writes down what became of it."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from actzip import kernels
+from actzip.autograd import slots
+from actzip.autograd.failures import Failures
+from actzip.autograd.identity import Wanted, is_cast, is_parameter, node_of, storage_of, tensors_in
+from actzip.autograd.ledger import Row, Stats
+from actzip.autograd.module_paths import Paths
+from actzip.autograd.observe import Observer
+from actzip.autograd.registry import Registry
+from actzip.autograd.sliced_tensor import read
+from actzip.autograd.slots import Rule
+from actzip.autograd.slots.derivations import derives
+from actzip.autograd.stored import Pool, Reader
+from actzip.methods.base import Policy, Role, site
+from actzip.torch_private import DisableTorchFunction, is_functorch_wrapped, set_grad_enabled
+
+_RAW = "_raw_saved_"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a session tells each of its forward passes."""
+
+    policy: Policy
+    min_bytes: int
+    seed: int
+    paths: Paths
+    pool: Pool
+    failures: Failures
+    derive: bool = True
+    observer: Observer | None = None  #: looks at the backward of this pass
+
+
+class Weights(NamedTuple):
+    """A model's parameters and buffers: which objects, and the names of their storages."""
+
+    objects: set[int]
+    storages: set[int]
+
+
+class Trace:
+    """Visits every node of one forward pass; holds no tensor once the pass is over."""
+
+    def __init__(
+        self, settings: Settings, root: nn.Module | None, running: nn.Module | None = None
+    ):
+        """`running`: what is called, the root or a part of it."""
+        # weak: the session outlives the pass, and the model's hooks hold the session
+        self._root = None if root is None else weakref.ref(root)
+        self._part = None if running is root or running is None else weakref.ref(running)
+        self._settings = settings
+        self._registry = Registry(settings.policy, settings.seed, settings.pool, settings.derive)
+        self.pending = self._registry.pending  #: not empty: `returned` waits for the call's output
+        self.gave_way = False  #: to another session, for a part of the pass
+        self._running = True
+        self._args: object = ()  # of the call that made the node being visited
+        self._readers: dict[str, Reader] = {}  # of its values in a lossy code
+        self._plans: dict[type, list[tuple[str, str, Rule | None]]] = {}
+        self._occurrences: dict[tuple[str, str, str], int] = {}
+        self._rows: list[Row] = []
+        self._small: dict[int, int] = {}
+        self._unknown: Counter[str] = Counter()
+        self._unseen: Counter[str] = Counter()
+
+    @property
+    def root(self) -> nn.Module | None:
+        return None if self._root is None else self._root()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a ReLU's result waits for the layer behind it, see deferred_mask.py."""
+        return self._registry.waiting is not None
+
+    def settle(self) -> None:
+        """Something else than a layer comes: what waits is stored as it is now."""
+        with DisableTorchFunction(), torch.no_grad():
+            self._registry.settle()
+
+    @cached_property
+    def _weights(self) -> Weights:
+        """The root's parameters and buffers, frozen ones too."""
+        root = self.root
+        if root is None:
+            return Weights(set(), set())
+        objects, storages = set(), set()
+        for t in (*root.parameters(), *root.buffers()):
+            storage = storage_of(t)
+            if storage is not None:
+                objects.add(id(t))
+                storages.add(storage._cdata)
+        return Weights(objects, storages)
+
+    def visit(self, node: Any, number: int, args: object, kwargs: object) -> None:
+        """Look at the saved tensors of a node that an op with these arguments just made."""
+        kind = type(node)
+        plan = self._plans.get(kind)
+        if plan is None:
+            plan = self._plans[kind] = [
+                (slot, _RAW + slot, slots.rule(kind.__name__, slot))
+                for slot in slots.slots_of(node)
+            ]
+        if not plan:  # views, sums and the like save nothing; most nodes end here
+            if kind.__name__ in slots.COPIES:
+                self._registry.copied(number, node, (args, kwargs))
+            return
+        self._args = args, kwargs
+        for slot, attribute, rule in plan:
+            raw = getattr(node, attribute)
+            if type(raw) is tuple:
+                for i, item in enumerate(raw):
+                    name = f"{slot}[{i}]"
+                    self._look(node, name, slots.rule(kind.__name__, name), item)
+            elif raw is not None:
+                self._look(node, slot, rule, raw)
+        self._args = ()
+        if self._readers and self._settings.observer is not None:
+            self._settings.observer.watch(node, self._readers)
+        self._readers = {}
+
+    def made(self, node: Any, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
+        """A call that made this one node gave `out`: if it was cheap, it can be made again."""
+        if not self._settings.derive or not derives(type(node)):
+            return
+        with DisableTorchFunction():
+            if out.numel() * out.element_size() >= self._settings.min_bytes:
+                self._registry.made(int(node._sequence_nr()), func, args, kwargs, out)
+
+    def expose(self, t: object) -> None:
+        """The user gets this tensor's memory under another version, or under none."""
+        if isinstance(t, Tensor):
+            self._registry.expose(t)
+
+    def contain(self, error: Exception, rows: Sequence[Row] = ()) -> bool:
+        """An error of ours: autograd keeps what these rows speak of, and the step goes on; False
+        when the error is to be raised again."""
+        why = self._settings.failures.contain(error)
+        for row in rows:
+            row.reason, row.codec, row.shared_with, row.stored_bytes = why, "", "", row.raw_bytes
+        if why and not rows:
+            self._unseen[why] += 1
+        return bool(why)
+
+    def returned(self, out: object) -> None:
+        """The call whose nodes were just visited gives this to the user."""
+        self._registry.returned(out)
+
+    def _look(self, node: Any, slot: str, rule: Rule | None, raw: Any) -> None:
+        """Most tensors are small or weights: leave them early and cheaply."""
+        t = raw.data
+        if t is None or id(t) in self._weights.objects:
+            return
+        storage = storage_of(t)
+        if storage is None:
+            self._skip(raw, t)
+            return
+        nbytes = storage.nbytes()
+        if nbytes < self._settings.min_bytes:
+            self._small[storage._cdata] = nbytes
+        elif self._running and storage._cdata not in self._weights.storages and not is_parameter(t):
+            graded = torch.is_grad_enabled()
+            with DisableTorchFunction():
+                set_grad_enabled(False)  # no_grad() would do it in eight calls
+                rows = len(self._rows)
+                try:
+                    self._keep(node, slot, rule, raw, t, storage)
+                except Exception as error:
+                    if not self.contain(error, self._rows[rows:]):
+                        raise
+                finally:
+                    set_grad_enabled(graded)
+
+    def _skip(self, raw: Any, t: Any) -> None:
+        if raw.unpack_hook is not None:
+            why = "hooks of checkpoint or of another session were there first"
+        elif isinstance(t, Tensor) and (t.is_neg() or t.is_conj()):
+            why = "views with a conj or neg bit are left alone"
+        elif isinstance(t, Tensor) and t._is_zerotensor():
+            why = "zeros without memory, as torch.func makes them, are left alone"
+        elif isinstance(t, Tensor) and t.device.type == "meta":
+            why = "meta tensors are left alone"
+        elif is_functorch_wrapped(t):
+            why = "tensors inside torch.func are left alone"
+        else:
+            why = f"{type(t).__name__} of layout {t.layout} is left alone"
+        self._unseen[why] += 1
+
+    def _keep(
+        self,
+        node: Any,
+        slot: str,
+        rule: Rule | None,
+        raw: Any,
+        t: Tensor,
+        storage: torch.UntypedStorage,
+    ) -> None:
+        odd = t.is_neg() or t.is_conj() or t.device.type == "meta" or t._is_zerotensor()
+        if odd or raw.unpack_hook is not None or not _is_current(node, slot):
+            self._skip(raw, t)
+            return
+        part = None if self._part is None else self._part()
+        path = self._settings.paths.here(self.root, part)
+        if path is None:
+            # The model is not running: an interrupt ended its forward without telling anyone.
+            self._running = False
+            return
+        if node_of(t) is None and is_cast(t, tensors_in(self._args), self._weights.storages):
+            return
+        name = type(node).__name__
+        if rule is None:
+            self._unknown[name] += 1
+        else:
+            rule = rule.at(node)
+        want = Wanted.of(t, storage._cdata)
+        raw_bytes = self._registry.count(want, storage)
+        row = self._row(path, name, slot, rule.role if rule else Role.EXACT, raw_bytes)
+        reader = self._registry.store(row, rule, node, want, raw)
+        if reader is not None:
+            parts = self._registry.parts
+            unpack = _unpack if parts == 1 else partial(read, parts=parts)
+            raw.register_hooks(lambda _: reader, unpack)
+            if row.role in (Role.LINEAR, Role.NONLINEAR) and reader.stored.site:
+                reader.name = row.name
+                self._readers[slot] = reader
+
+    def _row(self, path: str, node: str, slot: str, role: Role, raw_bytes: int) -> Row:
+        where = (path, node, slot)
+        occurrence = self._occurrences.get(where, 0)
+        self._occurrences[where] = occurrence + 1
+        row = Row(site(path, node, slot, occurrence, role, False, slots.op(node)), raw_bytes)
+        self._rows.append(row)
+        return row
+
+    @property
+    def empty(self) -> bool:
+        """Whether no saved tensor was seen."""
+        return not (self._rows or self._small or self._unseen)
+
+    @property
+    def visited(self) -> bool:
+        """Whether any autograd node was seen."""
+        return bool(self._plans)
+
+    @property
+    def coded_bytes(self) -> int:
+        """Bytes of the payloads that this pass made."""
+        return sum(row.stored_bytes for row in self._rows if row.codec)
+
+    @property
+    def compressed(self) -> bool:
+        """Whether any saved tensor is in actzip's hands."""
+        return any(not row.reason for row in self._rows)
+
+    def close(self) -> None:
+        """The pass is over: no memory is held for payloads still to come."""
+        try:
+            self.settle()
+        except Exception as error:
+            if not self.contain(error):
+                raise
+        finally:
+            self._registry.close()
+            self._settings.pool.slabs.close()
+
+    def stats(self) -> Stats:
+        """What became of every saved tensor so far."""
+        weights = self._weights.storages
+        small = sum(n for name, n in self._small.items() if name not in weights)
+        return Stats(
+            raw_bytes=sum(row.raw_bytes for row in self._rows) + small,
+            stored_bytes=sum(row.stored_bytes for row in self._rows) + small,
+            small_bytes=small,
+            sites=self._rows,
+            unknown=self._unknown,
+            unseen=self._unseen,
+            slab_bytes=self._settings.pool.slabs.nbytes,
+            buffer_bytes=self._settings.pool.buffers.nbytes,
+            backend=kernels.backend_name(),
+        )
+
+
+def _is_current(node: Any, slot: str) -> bool:
+    """False when the tensor was edited since it was saved: autograd itself will refuse it."""
+    name = slot.split("[")[0]
+    try:
+        getattr(node, "saved_tensors" if name == "tensors" else f"_saved_{name}")
+    except RuntimeError:
+        return False
+    return True
+
+
+def _unpack(reader: Reader) -> Tensor:
+    return reader.unpack()

@@ -1,0 +1,226 @@
+// simd.hpp for AVX2 with FMA and F16C: 8 floats a vector.
+#pragma once
+
+#include <immintrin.h>
+
+#include "common/core.hpp"
+
+ACTZIP_BEGIN
+
+constexpr int kLanes = 8;
+using F = __m256;
+using Bytes = __m256i;
+using Mask = __m256;  // all bits of an element on or off
+
+ACTZIP_INLINE __m256i as_int(F a) { return _mm256_castps_si256(a); }
+ACTZIP_INLINE F as_float(__m256i a) { return _mm256_castsi256_ps(a); }
+
+ACTZIP_INLINE F set1(float x) { return _mm256_set1_ps(x); }
+ACTZIP_INLINE F vadd(F a, F b) { return _mm256_add_ps(a, b); }
+ACTZIP_INLINE F vsub(F a, F b) { return _mm256_sub_ps(a, b); }
+ACTZIP_INLINE F vmul(F a, F b) { return _mm256_mul_ps(a, b); }
+ACTZIP_INLINE F vmin(F a, F b) { return _mm256_min_ps(a, b); }  // b when either is NaN
+ACTZIP_INLINE F vmax(F a, F b) { return _mm256_max_ps(a, b); }
+ACTZIP_INLINE F vabs(F a) { return _mm256_andnot_ps(set1(-0.0f), a); }
+ACTZIP_INLINE F vrint(F a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+ACTZIP_INLINE F vor(F a, F b) { return _mm256_or_ps(a, b); }
+ACTZIP_INLINE F vsign(F a) { return _mm256_and_ps(a, set1(-0.0f)); }
+// a where c is not zero, else +0.
+ACTZIP_INLINE F where_nonzero(F c, F a) {
+  return _mm256_and_ps(_mm256_cmp_ps(c, _mm256_setzero_ps(), _CMP_NEQ_UQ), a);
+}
+// Takes the numbers of a that are not zero into the least and the largest so far; zeros are turned
+// to NaN, which vmin and vmax leave out.
+ACTZIP_INLINE void see_nonzero(F a, F& lo, F& hi) {
+  a = vor(a, _mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_EQ_OQ));
+  lo = vmin(a, lo);
+  hi = vmax(a, hi);
+}
+// |a| raised to tiny, with the sign of a; +0 where not `here`.
+ACTZIP_INLINE F apart_from_zero(Mask here, F a, F tiny) {
+  return _mm256_and_ps(here, vor(vsign(a), vmax(vabs(a), tiny)));
+}
+ACTZIP_INLINE uint32_t bits_nonzero(F a) {
+  return uint32_t(_mm256_movemask_ps(_mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_NEQ_UQ)));
+}
+ACTZIP_INLINE Mask mask_nonzero(F a) { return _mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_NEQ_UQ); }
+ACTZIP_INLINE uint32_t nonzero32(const F* a) {
+  uint32_t word = 0;
+  for (int k = 0; k < 4; ++k) word |= bits_nonzero(a[k]) << (8 * k);
+  return word;
+}
+ACTZIP_INLINE uint32_t bits_not_le_zero(F a) {
+  return uint32_t(_mm256_movemask_ps(_mm256_cmp_ps(a, _mm256_setzero_ps(), _CMP_NLE_UQ)));
+}
+ACTZIP_INLINE uint32_t bits_same(F a, F b) {
+  return uint32_t(_mm256_movemask_ps(as_float(_mm256_cmpeq_epi32(as_int(a), as_int(b)))));
+}
+// Whether a NaN was met.
+using Odd = F;
+ACTZIP_INLINE Odd no_odd() { return _mm256_setzero_ps(); }
+ACTZIP_INLINE Odd odd_or(Odd o, F a, F b) { return vor(o, _mm256_cmp_ps(a, b, _CMP_UNORD_Q)); }
+ACTZIP_INLINE bool any_odd(Odd o) { return _mm256_movemask_ps(o) != 0; }
+
+ACTZIP_INLINE float reduce_min(F a) {
+  __m128 m = _mm_min_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  m = _mm_min_ps(m, _mm_movehl_ps(m, m));
+  return _mm_cvtss_f32(_mm_min_ss(m, _mm_movehdup_ps(m)));
+}
+ACTZIP_INLINE float reduce_max(F a) {
+  __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+  return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+ACTZIP_INLINE F load(const float* p) { return _mm256_loadu_ps(p); }
+ACTZIP_INLINE F load(const bf16* p) {
+  const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return as_float(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+ACTZIP_INLINE F load(const f16* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+ACTZIP_INLINE void store(float* p, F a) { _mm256_storeu_ps(p, a); }
+ACTZIP_INLINE void store(bf16* p, F a) {
+  const __m256i i = as_int(a);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(i, 16), _mm256_set1_epi32(1));
+  const __m256i r =
+      _mm256_srli_epi32(_mm256_add_epi32(i, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+  const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x08);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
+}
+ACTZIP_INLINE void store(f16* p, F a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+template <class T> ACTZIP_INLINE void load_all(const T* p, F* v) {
+  for (int k = 0; k < 4; ++k) v[k] = load(p + 8 * k);
+}
+template <class T> ACTZIP_INLINE void store_all(T* p, const F* v) {
+  for (int k = 0; k < 4; ++k) store(p + 8 * k, v[k]);
+}
+
+// Past the caches, to the beginning of a line.
+ACTZIP_INLINE void stream_line(void* to, const void* from) {
+  const __m256i* const halves = static_cast<const __m256i*>(from);
+  for (int k = 0; k < 2; ++k)
+    _mm256_stream_si256(static_cast<__m256i*>(to) + k, _mm256_loadu_si256(halves + k));
+}
+ACTZIP_INLINE void stream_all(float* p, const F* v) {
+  for (int k = 0; k < 4; ++k) _mm256_stream_ps(p + 8 * k, v[k]);
+}
+template <class T> ACTZIP_INLINE void stream_all(T* p, const F* v) {
+  alignas(64) T line[32];
+  store_all(line, v);
+  stream_line(p, line);
+}
+ACTZIP_INLINE void end_stream() { _mm_sfence(); }
+
+// The Weyl sequence of successive blocks, 16 words each.
+struct Weyl { __m256i at[2]; };
+ACTZIP_INLINE Weyl weyl_from(uint32_t start) {
+  const __m256i lane = _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
+                                          _mm256_set1_epi32(int(kWeyl)));
+  return {{_mm256_add_epi32(lane, _mm256_set1_epi32(int(start))),
+           _mm256_add_epi32(lane, _mm256_set1_epi32(int(start + 8 * kWeyl)))}};
+}
+ACTZIP_INLINE __m256i mix8(__m256i x, uint32_t middle) {
+  x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
+  x = _mm256_add_epi32(_mm256_mullo_epi32(x, _mm256_set1_epi32(int(kMixA))),
+                       _mm256_set1_epi32(int(middle)));
+  x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 15));
+  x = _mm256_mullo_epi32(x, _mm256_set1_epi32(int(kMixB)));
+  return _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
+}
+// w of 32 elements, where v = w - kRawBias.
+constexpr float kRawBias = 0;
+ACTZIP_INLINE void mix_raw(Weyl& weyl, uint32_t middle, F* w) {
+  // The half word stays in the high 16 bits: s * 2^16 converts exactly. Fused or not is the same.
+  const F scale = set1(0x1p-32f), half = set1(0x1p-17f);
+  for (int k = 0; k < 2; ++k) {
+    const __m256i x = mix8(weyl.at[k], middle);
+    weyl.at[k] = _mm256_add_epi32(weyl.at[k], _mm256_set1_epi32(int(16 * kWeyl)));
+    w[k] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_slli_epi32(x, 16)), scale, half);
+    const __m256i high = _mm256_and_si256(x, _mm256_set1_epi32(int(0xffff0000u)));
+    w[k + 2] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(high), scale, half);
+  }
+}
+
+ACTZIP_INLINE Bytes round_saturate(const F* t) {
+  const __m256i a = _mm256_packs_epi32(_mm256_cvtps_epi32(t[0]), _mm256_cvtps_epi32(t[1]));
+  const __m256i b = _mm256_packs_epi32(_mm256_cvtps_epi32(t[2]), _mm256_cvtps_epi32(t[3]));
+  // Packing works within 128-bit halves; this puts the 4-byte pieces back in order.
+  return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b),
+                                     _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+ACTZIP_INLINE void widen_bytes(Bytes b, F* v) {
+  const __m128i low = _mm256_castsi256_si128(b), high = _mm256_extracti128_si256(b, 1);
+  v[0] = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(low));
+  v[1] = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(low, 8)));
+  v[2] = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(high));
+  v[3] = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(high, 8)));
+}
+
+ACTZIP_INLINE Bytes zero_bytes() { return _mm256_setzero_si256(); }
+ACTZIP_INLINE Bytes load_bytes(const uint8_t* p) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+ACTZIP_INLINE void store_bytes(uint8_t* p, Bytes b) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), b);
+}
+ACTZIP_INLINE Bytes min_bytes(Bytes a, uint8_t top) { return _mm256_min_epu8(a, _mm256_set1_epi8(char(top))); }
+ACTZIP_INLINE Bytes add_bytes(Bytes a, uint8_t n) { return _mm256_adds_epu8(a, _mm256_set1_epi8(char(n))); }
+ACTZIP_INLINE uint32_t nonzero_bytes(Bytes a) {
+  return ~uint32_t(_mm256_movemask_epi8(_mm256_cmpeq_epi8(a, _mm256_setzero_si256())));
+}
+ACTZIP_INLINE uint32_t plane(Bytes a, int j) {
+  return uint32_t(_mm256_movemask_epi8(_mm256_sll_epi16(a, _mm_cvtsi32_si128(7 - j))));
+}
+ACTZIP_INLINE uint32_t plane_where(uint32_t here, Bytes a, int j) { return here & plane(a, j); }
+ACTZIP_INLINE Bytes or_plane(Bytes a, uint32_t word, int j) {
+  const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+  const __m256i bit = _mm256_set1_epi64x(int64_t(0x8040201008040201ull));
+  const __m256i each = _mm256_shuffle_epi8(_mm256_set1_epi32(int(word)), spread);
+  const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(each, bit), bit);
+  return _mm256_or_si256(a, _mm256_and_si256(set, _mm256_set1_epi8(char(1 << j))));
+}
+
+// code + base of 32 elements from their bit planes, and which codes are not 0.
+template <int Bits> ACTZIP_INLINE void unpack_floats(const uint8_t* in, float base, F* q, Mask* nonzero) {
+  Bytes codes = zero_bytes();
+#pragma GCC unroll 8
+  for (int j = 0; j < Bits; ++j) codes = or_plane(codes, load_as<uint32_t>(in + 4 * j), j);
+  widen_bytes(codes, q);
+  for (int k = 0; k < 4; ++k) {
+    nonzero[k] = mask_nonzero(q[k]);
+    q[k] = vadd(q[k], set1(base));
+  }
+}
+
+// The least and the largest of 16-bit floats, as integers in their order (group_range.hpp).
+template <bool Zero> struct SeenWords {
+  __m256i lo = _mm256_set1_epi16(0x7fff), hi = _mm256_set1_epi16(-0x8000);
+  ACTZIP_INLINE void see(const void* x) {
+    for (int k = 0; k < 2; ++k) {
+      const __m256i w = _mm256_loadu_si256(static_cast<const __m256i*>(x) + k);
+      const __m256i rest = _mm256_set1_epi16(0x7fff);
+      const __m256i o = _mm256_xor_si256(w, _mm256_and_si256(_mm256_srai_epi16(w, 15), rest));
+      const __m256i zero = _mm256_cmpeq_epi16(_mm256_and_si256(w, rest), _mm256_setzero_si256());
+      lo = _mm256_min_epi16(lo, Zero ? _mm256_blendv_epi8(o, lo, zero) : o);
+      hi = _mm256_max_epi16(hi, Zero ? _mm256_blendv_epi8(o, hi, zero) : o);
+    }
+  }
+  // minpos finds the least of eight unsigned words: 0x8000 turned, that is the order of the signed.
+  static ACTZIP_INLINE int16_t first(__m128i words, int turn) {
+    const __m128i found = _mm_minpos_epu16(_mm_xor_si128(words, _mm_set1_epi16(int16_t(turn))));
+    return int16_t(_mm_extract_epi16(found, 0) ^ turn);
+  }
+  ACTZIP_INLINE int16_t least() const {
+    return first(_mm_min_epi16(_mm256_castsi256_si128(lo), _mm256_extracti128_si256(lo, 1)), 0x8000);
+  }
+  ACTZIP_INLINE int16_t largest() const {
+    return first(_mm_max_epi16(_mm256_castsi256_si128(hi), _mm256_extracti128_si256(hi, 1)), 0x7fff);
+  }
+};
+
+ACTZIP_END

@@ -1,0 +1,158 @@
+"""A policy that gives each site an error bound, from what the layers that read it can stand.
+
+What AC-GC and COMET share: the method says how much error a layer's gradients can stand, this says
+what bound every stored tensor gets for it, and remembers it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from actzip.codecs import Bounded
+from actzip.codecs.base import Codec
+from actzip.control import bounds
+from actzip.control.conservative_mean import middle
+from actzip.control.distributed import strictest
+from actzip.control.op import Kind, channel_dim
+from actzip.control.reading import Reading
+from actzip.control.statistics import Statistics
+from actzip.methods.base import Policy, Site
+
+Floats = NDArray[np.float64]
+
+#: elements from which the entropy stage is worth its tables: for fewer, half a millisecond a tensor
+#: that other codes need some ten microseconds for
+ENTROPY_FROM = 1 << 15
+_START = 1e-3  #: of the peak: the bound before backward has told anything
+
+
+class ByError(Policy):
+    """One strict bound per site, or one per channel of a BatchNorm's input."""
+
+    worst = False  #: bounds for errors that conspire, not for what they are on average
+    dense = False  #: the codes give zeros an error, too
+
+    def __init__(self) -> None:
+        self._statistics = Statistics()
+        self._shapes: dict[str, tuple[int, bool]] = {}  # elements, and an error per channel?
+        self._errors: dict[str, Floats] = {}
+        self._made: dict[str, Bounded] = {}
+        self._watching = False
+
+    # -- what a method decides -------------------------------------------------------------
+
+    @abstractmethod
+    def reading(self, layer: str) -> Reading | None:
+        """What the next steps are to be prepared for, from a layer's last readings."""
+
+    @abstractmethod
+    def stands(self, layer: str, reading: Reading) -> float:
+        """‖Δg‖² that the gradients of a layer's parameters can stand."""
+
+    @abstractmethod
+    def coded(self, site: Site, tensor: Tensor, dim: int, errors: Floats) -> Codec:
+        """A codec that keeps these errors, one number or one per channel in dimension `dim`."""
+
+    def is_bounded(self, site: Site) -> bool:
+        """Whether the site is to have a bound: its op needs an error formula."""
+        unread = site.name in self._statistics.missing
+        return not unread and site.slot in site.op.errors
+
+    # -- forward ---------------------------------------------------------------------------
+
+    def codec(self, site: Site, tensor: Tensor) -> Codec | None:
+        if not self.is_bounded(site):
+            return None
+        self.note(site, tensor)
+        dim = channel_dim(site.op, tensor.dim())
+        errors = self._errors.get(site.name)
+        if errors is None:
+            errors = np.array([safe(tensor)])
+        elif len(errors) > 1 and (tensor.dim() < 2 or tensor.shape[dim] != len(errors)):
+            errors = errors.min(keepdims=True)
+        return self.coded(site, tensor, dim, errors)
+
+    def note(self, site: Site, tensor: Tensor) -> None:
+        """Backward will tell of this tensor: remember what it was."""
+        if self._watching:
+            self._shapes[site.name] = (tensor.numel(), site.op.kind is Kind.BATCH_NORM)
+
+    def reason(self, site: Site) -> str:
+        return f"there is no error formula for {site.node}.{site.slot}: kept exactly"
+
+    def bounded(
+        self, site: Site, dim: int, errors: Floats, entropy: bool, predict: str | None = None
+    ) -> Bounded:
+        """The strict codec of these errors; the same object until they change."""
+        error = tuple(errors.tolist()) if len(errors) > 1 else float(errors[0])
+        made = self._made.get(site.name)
+        wanted = (error, dim, entropy, predict)
+        if made is None or (made.error, made.channel_dim, made.entropy, made.predict) != wanted:
+            made = Bounded(error, channel_dim=dim, entropy=entropy, predict=predict)
+            self._made[site.name] = made
+        return made
+
+    # -- backward told ---------------------------------------------------------------------
+
+    def listen(self, statistics: Statistics) -> None:
+        """These are the statistics; each layer is to be told of by itself."""
+        self._statistics, statistics.by_layer = statistics, True
+
+    def learn(self) -> None:
+        """New bounds for all sites of which backward told."""
+        sites = self._seen()
+        if not sites:
+            return
+        trails = {key: middle(rows) for key, rows in self._statistics.layers.trails().items()}
+        found = bounds.cheapest(sites, trails, self.worst)
+        self._errors.update(strictest(found) if self._statistics.together else found)
+
+    def _seen(self) -> dict[str, bounds.Seen]:
+        """Every site with the layers that read it, and what these stand."""
+        layers = self._statistics.layers
+        loads: dict[str, dict[str, bounds.Load]] = {}
+        for layer in layers:
+            reading = self.reading(layer)
+            if reading is not None:
+                load = bounds.Load(reading, self.stands(layer, reading))
+                loads.setdefault(layers.site(layer), {})[layer] = load
+        return {
+            site: bounds.Seen(loads[site], *self._shapes[site], self.dense)
+            for site in self._statistics.sites
+            if site in loads and site in self._shapes
+        }
+
+    # -- state -----------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "shapes": dict(self._shapes),
+            "errors": {name: e.tolist() for name, e in self._errors.items()},
+            "watching": self._watching,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._shapes = dict(state["shapes"])
+        self._errors = {name: np.array(e) for name, e in state["errors"].items()}
+        self._watching = bool(state["watching"])
+
+
+def is_worth_entropy(tensor: Tensor) -> bool:
+    return tensor.numel() >= ENTROPY_FROM
+
+
+def safe(tensor: Tensor) -> float:
+    """A bound that does no harm, for a tensor of which nothing is known."""
+    peak = float(tensor.detach().abs().amax()) if tensor.numel() else 0.0
+    return peak * _START if 0 < peak * _START < math.inf else _START
+
+
+def is_look(step: int, interval: int) -> bool:
+    """Every `interval` steps; before that as a network changes, some five times per doubling."""
+    return step % (interval if step >= interval else max(1, step // 5)) == 0
