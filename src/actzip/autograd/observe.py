@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from actzip.autograd.recipe import Reader
+from actzip.autograd.slopes import coded, slopes
 from actzip.autograd.slots import Node, op, slots_of
-from actzip.codecs.base import Codec, Payload
+from actzip.autograd.stored import Stored
+from actzip.codecs.base import Payload
 from actzip.control import batchnorm_trail
-from actzip.control.backward import Backward
+from actzip.control.backward import Backward, Weights
 from actzip.control.error import weights
 from actzip.control.op import Kind, Op
 from actzip.control.reading import Groups, Reading, reading
@@ -46,7 +48,8 @@ class Observer:
         names = tuple(reader.name for reader in readers.values())
         first = names[0]
         for reader in readers.values():
-            self._statistics.expect(reader.stored.site)
+            for stored in coded(reader.stored):
+                self._statistics.expect(stored.site)
             if self._statistics.by_layer:
                 owners = (p for p in leaves if p is not None)
                 self._statistics.layers.meet(reader.name, traits.kind, owners)
@@ -101,27 +104,27 @@ class Observer:
 
     def tell(self, b: Backward, reader: Reader, number: int, makers: tuple[int, ...]) -> None:
         """Backward of node `number` read one of them; `makers` are the nodes that made it."""
-        value, site = reader.stored.value, reader.stored.site
-        if not isinstance(value, Payload):
-            return  # autograd keeps it after all: there is no error
+        sources = coded(reader.stored)  # none: autograd keeps it after all, there is no error
         try:
-            found = _read(b, reader, value.codec)
-            if found is None:
-                self._statistics.missing[site] = f"{b.node}.{b.slot}: no error formula"
-            elif found.is_finite():  # an overflow says nothing, and would stay in every mean
-                self._add(found, b, reader, number, makers)
+            told = _read(b, reader, sources) if sources else {}
+            if told is None:
+                why = f"{b.node}.{b.slot}: no error formula"
+                self._statistics.missing.update({stored.site: why for stored in sources})
+                return
+            for stored, found in told.items():
+                if found.is_finite():  # an overflow says nothing, and would stay in every mean
+                    self._add(found, b, reader, stored.site)
+            if told and isinstance(reader.stored.value, Payload) and self._statistics.by_layer:
+                self._follow(b, reader, number, makers)
         except Exception as error:
             # statistics only steer precision: what cannot be told must not end the user's run
-            self._statistics.missing[site] = f"{b.node}.{b.slot}: {type(error).__name__}: {error}"
+            why = f"{b.node}.{b.slot}: {type(error).__name__}: {error}"
+            self._statistics.missing.update({stored.site: why for stored in sources})
 
-    def _add(
-        self, found: Reading, b: Backward, reader: Reader, number: int, makers: tuple[int, ...]
-    ) -> None:
-        site = reader.stored.site
+    def _add(self, found: Reading, b: Backward, reader: Reader, site: str) -> None:
         self._statistics.add(self._step, site, found)
         if self._statistics.by_layer:
             self._statistics.layers.add(self._step, reader.name, site, found)
-            self._follow(b, reader, number, makers)
         if self._indices is not None:
             known = self._shares.get(site)
             new = found.parameter + found.input
@@ -140,15 +143,25 @@ class Observer:
                 self._trails.setdefault(n, []).append((reader.stored.site, trail))
 
 
-def _read(b: Backward, reader: Reader, codec: Codec) -> Reading | None:
-    """What this backward says of the stored tensor; None when there is no formula."""
+def _read(b: Backward, reader: Reader, sources: list[Stored]) -> dict[Stored, Reading] | None:
+    """What this backward says of the stored tensors; None when there is no formula."""
     w = weights(b)
     if w is None:
         return None
     x, parameter, travels = (reader.lift(t) for t in (b.x, w.parameter, w.input))
     assert x is not None, "a tensor that is there was lifted to nothing"
-    w = type(w)(parameter, travels, w.worst_parameter, w.worst_input)
-    grouping = codec.grouping()
+    if sources == [reader.stored]:
+        w = type(w)(parameter, travels, w.worst_parameter, w.worst_input)
+        return {reader.stored: _reading(b, w, x, reader.stored)}
+    values = {stored: stored.tensor() for stored in sources}
+    pulled = [slopes(reader.stored, values, each) for each in (parameter, travels)]
+    each_w = {s: type(w)(pulled[0].get(s), pulled[1].get(s), None, None) for s in sources}
+    return {s: _reading(b, each_w[s], values[s], s) for s in sources}
+
+
+def _reading(b: Backward, w: Weights, x: Tensor, stored: Stored) -> Reading:
+    assert isinstance(stored.value, Payload), "an error is a code's"
+    grouping = stored.value.codec.grouping()
     groups = None if grouping is None else Groups(grouping[0], by_sample=grouping[1])
     return reading(b, w, x, groups)
 
