@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from actzip import checks
 from actzip.codecs import Group
 from actzip.codecs.base import Codec
 from actzip.control import allocate
@@ -64,22 +65,16 @@ class ActNN(Method):
     slice_bytes: int = 16 << 20
 
     def __post_init__(self) -> None:
-        if self.level not in LEVELS:
-            raise ValueError(f"ActNN(level=…) is one of {', '.join(LEVELS)}, got {self.level!r}")
+        checks.one_of(self, "level", LEVELS)
         if not _is_average(self.bits):
             raise ValueError(f"ActNN(bits=…) is an average of 1 to 8, got {self.bits!r}")
         if self.bn_bits not in (None, "conv") and not _is_average(self.bn_bits):
             raise ValueError(
                 f"ActNN(bn_bits=…) is an average of 1 to 8, 'conv' or None, got {self.bn_bits!r}"
             )
-        for name in ("interval", "slice_bytes"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"ActNN({name}=…) is a whole number from 1 on, got {value!r}")
-        for name in ("per_sample", "per_layer"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"ActNN({name}=…) is True or False, got {getattr(self, name)!r}")
-        Group(group_size=self.group_size, rounding=self.rounding)  # says what is wrong with them
+        checks.whole(self, "interval", "slice_bytes", "group_size", least=1)
+        checks.flag(self, "per_sample", "per_layer")
+        Group(rounding=self.rounding)  # says what is wrong with it
 
     def start(self, optimizer: torch.optim.Optimizer | None) -> Policy:
         return _FourBits(self) if self.level in ("L0", "L1", "L2") else _Adaptive(self)
@@ -206,7 +201,7 @@ class _Adaptive(Policy):
 
 
 def _is_average(bits: object) -> bool:
-    return isinstance(bits, (int, float)) and not isinstance(bits, bool) and 1 <= bits <= 8
+    return checks.is_number(bits) and 1 <= bits <= 8
 
 
 def _is_norm(site: Site) -> bool:

@@ -24,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from actzip import checks
 from actzip.codecs import Bounded, Group, Keep
 from actzip.codecs.base import Codec
 from actzip.codecs.verified import Verified
@@ -74,29 +75,18 @@ class Comet(Method):
     verify: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.sigma, (int, float)) or not 0 < self.sigma < math.inf:
-            raise ValueError(f"Comet(sigma=…) is a finite number above 0, got {self.sigma!r}")
-        if isinstance(self.interval, bool) or not isinstance(self.interval, int):
-            raise ValueError(f"Comet(interval=…) is a whole number of steps, got {self.interval!r}")
-        if self.interval < 1:
-            raise ValueError(f"Comet(interval=…) is at least 1 step, got {self.interval!r}")
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                said = " or ".join(repr(a) for a in allowed)
-                raise ValueError(f"Comet({name}=…) is {said}, got {getattr(self, name)!r}")
+        checks.positive(self, "sigma")
+        checks.whole(self, "interval", least=1)
+        checks.one_of(self, "model", ("exact", "paper"))
+        checks.one_of(self, "scope", ("conv", "all"))
+        checks.one_of(self, "warmup", ("safe", "uncompressed"))
+        checks.one_of(self, "predict", (None, "lorenzo"))
+        checks.flag(self, "entropy", "verify")
         if self.rest_bits is not None:
-            Group(self.rest_bits)  # says what is wrong with it
+            checks.whole(self, "rest_bits", least=1, most=8)
 
     def start(self, optimizer: torch.optim.Optimizer | None) -> Policy:
         return _Policy(self, Momentum(optimizer))
-
-
-_CHOICES: dict[str, tuple[object, ...]] = {
-    "model": ("exact", "paper"),
-    "scope": ("conv", "all"),
-    "warmup": ("safe", "uncompressed"),
-    "predict": (None, "lorenzo"),
-}
 
 
 class _Policy(ByError):

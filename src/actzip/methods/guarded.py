@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from actzip import checks
 from actzip.codecs.base import Codec
 from actzip.control.guard import Guard
 from actzip.control.propagation import Effect, effects, nonzero
@@ -35,12 +36,8 @@ class Guarded(Method):
     def __post_init__(self) -> None:
         if not isinstance(self.method, Method):
             raise ValueError(f"Guarded(method=…) is a method object, got {self.method!r}")
-        if not 0 < self.limit < math.inf:
-            raise ValueError(f"Guarded(limit=…) is a finite number above 0, got {self.limit!r}")
-        if isinstance(self.interval, bool) or not isinstance(self.interval, int):
-            raise ValueError(f"Guarded(interval=…) is a whole number, got {self.interval!r}")
-        if self.interval < 1:
-            raise ValueError(f"Guarded(interval=…) is at least 1 step, got {self.interval!r}")
+        checks.positive(self, "limit")
+        checks.whole(self, "interval", least=1)
 
     def start(self, optimizer: torch.optim.Optimizer | None) -> Policy:
         return _Policy(self, self.method.start(optimizer))
