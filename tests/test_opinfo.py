@@ -46,8 +46,13 @@ MOST, FEW = 6, 1
 
 #: ‖Δg‖ in parts of ‖g‖, of 8 bits or a thousandth of the peak; a Transformer's is 0.07.
 CLOSE = 0.1
-#: Its samples have scores in the thousands: the softmax is a maximum, and rounding moves it.
-STEEP = {"nn_functional_multi_head_attention_forward"}
+#: Their samples have scores in the hundreds and thousands: the softmax is a maximum, and rounding
+#: moves it.
+STEEP = {
+    "nn_functional_multi_head_attention_forward",
+    "nn_functional_scaled_dot_product_attention",
+    "torch_ops_aten__scaled_dot_product_flash_attention_for_cpu",
+}
 
 #: Their samples bring random numbers in double precision, and the input must be so, too.
 DOUBLE = {"nn.FractionalMaxPool2d", "nn.FractionalMaxPool3d"}
