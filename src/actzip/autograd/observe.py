@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from actzip.autograd.recipe import Reader
 from actzip.autograd.slots import Node, op, slots_of
-from actzip.autograd.stored import Reader
 from actzip.codecs.base import Codec, Payload
 from actzip.control import batchnorm_trail
 from actzip.control.backward import Backward
