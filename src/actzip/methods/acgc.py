@@ -27,7 +27,7 @@ from actzip.control.conservative_mean import cautious, unlikely
 from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Site
-from actzip.methods.error_bounded import ByError, is_look, is_worth_entropy
+from actzip.methods.error_bounded import ErrorBounded, is_look, is_worth_entropy
 
 Floats = NDArray[np.float64]
 
@@ -81,7 +81,7 @@ class ACGC(Method):
         return aimed / (1 + aimed) * signal
 
 
-class _Policy(ByError):
+class _Policy(ErrorBounded):
     def __init__(self, method: ACGC):
         super().__init__()
         self._method = method
@@ -91,10 +91,10 @@ class _Policy(ByError):
 
     def begin(self, step: int, statistics: Statistics) -> bool:
         self._statistics = statistics
-        if self._watching:
+        if self._looking:
             self.learn()
-        self._watching = is_look(step, self._method.interval)
-        return self._watching
+        self._looking = is_look(step, self._method.interval)
+        return self._looking
 
     def reading(self, layer: str) -> Reading | None:
         rows = self._statistics.layers.readings(layer)

@@ -6,7 +6,7 @@ an error at the site (control/error.py), the gradients' variance is
     Σᵢ Cᵢ/(2^bᵢ − 1)²,   Cᵢ = wᵢ·range²ᵢ/12,
 
 and bits are spread to make it least for Σ elements·bits within the budget, on two levels: over
-layers every `interval` steps, from what backward told last, and over the samples of a layer in
+sites every `interval` steps, from what backward said last, and over the samples of a site in
 each forward pass, from their ranges now.
 """
 
@@ -105,7 +105,7 @@ class _Adaptive(Policy):
         self._sites: dict[str, CodedSite] = {}
         self._average: dict[str, float] = {}  # bits of each site that has been solved for
         self._statistics = Statistics()
-        self._watching = False
+        self._looking = False
         self._asked: int | None = None  # the pass whose backward is to say how to spread the bits
         self.slice_bytes = method.slice_bytes if method.level == "L3.1" else None
         self.swap = method.level in ("L4", "L5")
@@ -122,7 +122,7 @@ class _Adaptive(Policy):
         # below two bits a code for zero would leave one level for all other values: biased
         zero = site.relu and average >= 2
         split = self._is_split(tensor)
-        if self._watching or split:
+        if self._looking or split:
             ranges = squared_ranges(tensor, size)
             self._sites[site.name] = CodedSite(
                 tensor.numel(), site.relu, _is_norm(site), split, _is_curved(site), ranges
@@ -135,7 +135,7 @@ class _Adaptive(Policy):
         return Group(each, size, m.rounding, zero)
 
     def _start(self, site: Site) -> float:
-        """Bits before backward has told anything: the same for all."""
+        """Bits before backward has said anything: the same for all."""
         fixed = self._method.bn_bits
         return (
             float(fixed)
@@ -144,7 +144,7 @@ class _Adaptive(Policy):
         )
 
     def _is_unknown(self, site: Site) -> bool:
-        """A curved site of whose errors nothing, or not everything, can be told."""
+        """A curved site of whose errors nothing, or not everything, is known."""
         if site.role is not Role.NONLINEAR:
             return False
         return site.slot not in site.op.errors or site.name in self._statistics.missing
@@ -164,7 +164,7 @@ class _Adaptive(Policy):
         bits = allocate.split(c.numpy(), total, 2 if zero else 1, 8, zero)
         return tuple(int(b) for b in bits)
 
-    # -- backward told: bits for each layer ------------------------------------------------
+    # -- what backward said: bits for each site --------------------------------------------
 
     def begin(self, step: int, statistics: Statistics) -> bool:
         self._statistics = statistics
@@ -176,8 +176,8 @@ class _Adaptive(Policy):
             self._asked = step
         by_index = self._method.per_sample and statistics.indices is not None
         # until there is an answer: an overflow gives none, nor does a graph without a backward
-        self._watching = by_index or self._asked is not None
-        return self._watching
+        self._looking = by_index or self._asked is not None
+        return self._looking
 
     def _learn(self) -> None:
         m, by_index = self._method, self._statistics.indices is not None
