@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Site,
         register_method,
     )
-    from actzip.methods.base import Policy
+    from actzip.methods.base import Derives, Policy
     from actzip.noise import NoiseReport
     from actzip.warning import ActzipWarning
 
@@ -46,6 +46,7 @@ __all__ = [
     "ActzipWarning",
     "BrokenBoundError",
     "Comet",
+    "Derives",
     "Division",
     "Fixed",
     "Growth",
@@ -85,7 +86,7 @@ _MODULES = {
     "actzip.methods": (
         "ACGC ActNN Comet Division Fixed Guarded Lossless Method Role Site register_method"
     ),
-    "actzip.methods.base": "Policy",
+    "actzip.methods.base": "Derives Policy",
     "actzip.noise": "NoiseReport",
     "actzip.warning": "ActzipWarning",
 }
