@@ -54,7 +54,9 @@ def store_raw(x: Tensor, layout: GroupLayout, data: Tensor) -> None:
     call("group_raw", x, DTYPES[x.dtype], *sizes, bits, offsets, data)
 
 
-def decode(data: Tensor, layout: GroupLayout, seed: int, out: Tensor) -> None:
+def decode(
+    data: Tensor, layout: GroupLayout, seed: int, out: Tensor, trusted: bool = False
+) -> None:
     bits, offsets = tables(layout)
     call(
         "group_decode",
