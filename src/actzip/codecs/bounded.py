@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from actzip import kernels
+from actzip import checks, kernels
 from actzip.codecs.base import Codec
 from actzip.codecs.each import mapped, mean
 from actzip.codecs.payload import Allocate, Coded, Payload
@@ -51,24 +51,11 @@ class Bounded(Codec):
     def __post_init__(self) -> None:
         if isinstance(self.error, list):
             object.__setattr__(self, "error", tuple(self.error))
-        each = self.error if isinstance(self.error, tuple) else (self.error,)
-        if not each or not all(
-            isinstance(e, int | float) and math.isfinite(e) and e > 0 for e in each
-        ):
-            raise ValueError(
-                f"Bounded(error=...) is a finite number above 0, or a tuple of these, got "
-                f"{self.error!r}; to keep every bit use Keep()"
-            )
-        if self.rounding not in ("dither", "nearest"):
-            raise ValueError(
-                f"Bounded(rounding=...) is 'dither' or 'nearest', got {self.rounding!r}"
-            )
-        if self.predict not in (None, "lorenzo"):
-            raise ValueError(f"Bounded(predict=...) is None or 'lorenzo', got {self.predict!r}")
-        if not isinstance(self.entropy, bool):
-            raise ValueError(f"Bounded(entropy=...) is True or False, got {self.entropy!r}")
-        if not isinstance(self.channel_dim, int) or self.channel_dim not in (1, -1):
-            raise ValueError(f"Bounded(channel_dim=...) is 1 or -1, got {self.channel_dim!r}")
+        checks.positive(self, "error", several=True, advice="to keep every bit use Keep()")
+        checks.one_of(self, "rounding", ("dither", "nearest"))
+        checks.one_of(self, "predict", (None, "lorenzo"))
+        checks.flag(self, "entropy")
+        checks.one_of(self, "channel_dim", (1, -1))
 
     @property
     def keeps_zeros(self) -> bool:

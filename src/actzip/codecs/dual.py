@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from actzip import kernels
+from actzip import checks, kernels
 from actzip.codecs import error_model
 from actzip.codecs.base import Codec
 from actzip.codecs.memory_order import unexpand
@@ -56,21 +56,14 @@ class Dual(Codec):
     def __post_init__(self) -> None:
         if isinstance(self.axes, list):
             object.__setattr__(self, "axes", tuple(self.axes))
-        if not isinstance(self.block, int) or not 1 <= self.block < 1 << 31:
-            raise ValueError(f"Dual(block=...) is at least 1, below 2^31, got {self.block!r}")
-        if not isinstance(self.bits, int) or not 1 <= self.bits <= 8:
-            raise ValueError(f"Dual(bits=...) is 1 to 8, got {self.bits!r}")
-        if self.align not in _ALIGN:
-            raise ValueError(f"Dual(align=...) is one of {', '.join(_ALIGN)}, got {self.align!r}")
-        if self.rounding not in ROUNDING:
-            raise ValueError(
-                f"Dual(rounding=...) is one of {', '.join(ROUNDING)}, got {self.rounding!r}"
-            )
-        if not isinstance(self.zero, bool):
-            raise ValueError(f"Dual(zero=...) is True or False, got {self.zero!r}")
+        checks.whole(self, "block", least=1, most=(1 << 31) - 1)
+        checks.whole(self, "bits", least=1, most=8)
+        checks.one_of(self, "align", _ALIGN)
+        checks.one_of(self, "rounding", ROUNDING)
+        checks.flag(self, "zero")
         if self.axes is not None and not _in_a_row(self.axes):
             raise ValueError(
-                "Dual(axes=...) is one to three dimensions in a row, such as (1,) or (2, 3), got "
+                "Dual(axes=…) is one to three dimensions in a row, such as (1,) or (2, 3), got "
                 f"{self.axes!r}"
             )
 

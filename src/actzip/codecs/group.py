@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from actzip import kernels
+from actzip import checks, kernels
 from actzip.codecs import error_model
 from actzip.codecs.base import Codec
 from actzip.codecs.each import mapped, mean
@@ -58,20 +58,11 @@ class Group(Codec):
     def __post_init__(self) -> None:
         if isinstance(self.bits, list):
             object.__setattr__(self, "bits", tuple(self.bits))
-        each = self.bits if isinstance(self.bits, tuple) else (self.bits,)
-        if not all(isinstance(b, int) and 1 <= b <= 8 for b in each):
-            raise ValueError(f"Group(bits=...) is 1 to 8, or a tuple of these, got {self.bits!r}")
-        if not isinstance(self.group_size, int) or self.group_size < 1:
-            raise ValueError(f"Group(group_size=...) is at least 1, got {self.group_size!r}")
-        if self.rounding not in ROUNDING:
-            raise ValueError(
-                f"Group(rounding=...) is one of {', '.join(ROUNDING)}, got {self.rounding!r}"
-            )
-        if not isinstance(self.zero, bool) or not isinstance(self.entropy, bool):
-            raise ValueError(
-                f"Group(zero=..., entropy=...) are True or False, got {self.zero!r}, "
-                f"{self.entropy!r}"
-            )
+        if self.bits != ():  # of a tensor without samples
+            checks.whole(self, "bits", least=1, most=8, several=True)
+        checks.whole(self, "group_size", least=1)
+        checks.one_of(self, "rounding", ROUNDING)
+        checks.flag(self, "zero", "entropy")
 
     def finer(self, level: int) -> Codec:
         return dataclasses.replace(self, bits=mapped(self.bits, lambda b: min(8, b + level)))

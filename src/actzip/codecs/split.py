@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from actzip import checks
 from actzip.codecs.base import Codec
 from actzip.codecs.memory_order import overlaps
 from actzip.codecs.payload import Allocate, Coded, Payload, PayloadError, fresh, ours
@@ -57,10 +58,7 @@ class Split(Codec):
             raise ValueError(f"Split(codec=...) takes a codec that is no Split, got {self.codec!r}")
         if not self.codec.decode_is_defined:
             raise ValueError(f"{self.codec!r} keeps no values: there is nothing to split")
-        if isinstance(self.parts, bool) or not isinstance(self.parts, int) or self.parts < 1:
-            raise ValueError(
-                f"Split(parts=...) is a whole number of at least 1, got {self.parts!r}"
-            )
+        checks.whole(self, "parts", least=1)
 
     @property
     def keeps_zeros(self) -> bool:

@@ -102,7 +102,7 @@ class Policy(ABC):
         return f"{type(self).__name__} keeps {site.role.value} tensors exactly"
 
     def begin(self, step: int, statistics: Statistics) -> bool:
-        """A forward pass begins: learn from what backward told since the last one.
+        """A forward pass begins: learn from what backward said since the last one.
 
         True asks for statistics of this pass's backward; they cost a look at every gradient.
         """
