@@ -151,7 +151,7 @@ def threads() -> int:
     return torch.get_num_threads()
 
 
-def signed(seed: int) -> int:
+def signed(seed: int | Tensor) -> int:
     """A 64-bit seed as the int64 that carries the same bits."""
-    seed &= 0xFFFFFFFFFFFFFFFF
+    seed = int(seed) & 0xFFFFFFFFFFFFFFFF
     return seed - (1 << 64) if seed >> 63 else seed

@@ -19,6 +19,9 @@
 #define ACTZIP_INLINE inline __attribute__((always_inline))
 #endif
 
+// For the functions that are long and called from several places, for many elements at a time.
+#define ACTZIP_ONCE __attribute__((noinline))
+
 #define ACTZIP_BEGIN namespace actzip { namespace ACTZIP_ISA {
 #define ACTZIP_END } }
 
@@ -201,6 +204,7 @@ template <class G> ACTZIP_INLINE auto with_bits(int bits, G&& f) {
   switch (bits) {
     case 1: return f(Bits<1>(bits));
     case 2: return f(Bits<2>(bits));
+    case 3: return f(Bits<3>(bits));
     case 4: return f(Bits<4>(bits));
     case 8: return f(Bits<8>(bits));
     default: break;

@@ -176,6 +176,20 @@ ACTZIP_INLINE Bytes or_plane(Bytes a, uint32_t word, int j) {
   return _mm256_or_si256(a, _mm256_maskz_mov_epi8(word, _mm256_set1_epi8(char(1 << j))));
 }
 
+struct PlanesDown {
+  __m256i a, bit;
+  ACTZIP_INLINE PlanesDown(Bytes codes, int bits) : a(codes), bit(_mm256_set1_epi8(char(1 << (bits - 1)))) {}
+  ACTZIP_INLINE uint32_t next(uint32_t keep) {
+    const uint32_t word = _mm256_mask_test_epi8_mask(keep, a, bit);
+    bit = _mm256_srli_epi16(bit, 1);  // no bit leaves its byte before the last one
+    return word;
+  }
+};
+ACTZIP_INLINE Bytes twice_and_plane(Bytes a, uint32_t word) {
+  const __m256i twice = _mm256_add_epi8(a, a);
+  return _mm256_mask_add_epi8(twice, word, twice, _mm256_set1_epi8(1));
+}
+
 // unpack_floats for 1 to 4 bits: added as numbers, half a plane being a mask.
 constexpr int kAdded = 4;
 template <int N>
