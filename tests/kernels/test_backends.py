@@ -6,6 +6,7 @@ import importlib
 import inspect
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from actzip import kernels
 from actzip.codecs import Group
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.native import library
+from actzip.kernels.native.prototypes import PROTOTYPES
 
 #: The functions of each form, which every backend has.
 FORMS = {
@@ -52,7 +54,7 @@ def functions(backend: str, form: str) -> dict[str, inspect.Signature]:
 
 def test_every_form_of_the_library_is_compared() -> None:
     found = {path.stem for path in Path(library.__file__).parent.glob("[!_]*.py")}
-    assert found - {"library"} == FORMS.keys()
+    assert found - {"library", "prototypes"} == FORMS.keys()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -117,6 +119,40 @@ def test_a_library_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(library, "INTERFACE", -1)
     with pytest.warns(RuntimeWarning, match="built from other sources"):
         assert not library.available()
+
+
+@pytest.mark.usefixtures("_forget_library")
+@pytest.mark.parametrize(
+    ("name", "letters", "said"),
+    [
+        ("mask_encode", "riiiwi", "its mask_encode takes riiiuwi and not riiiwi"),
+        ("no", "", "no no"),
+    ],
+)
+def test_a_library_with_other_parameters_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, name: str, letters: str, said: str
+) -> None:
+    monkeypatch.setitem(PROTOTYPES, name, letters)
+    with pytest.warns(RuntimeWarning, match=f"built from other sources: .*{said}"):
+        assert not library.available()
+
+
+def test_every_entry_is_declared() -> None:
+    sources = Path(library.__file__).parents[1].glob("csrc/*/*.cpp")
+    entries = {n for f in sources for n in re.findall(r"ACTZIP_ENTRY\((\w+)\)", f.read_text())}
+    assert entries == PROTOTYPES.keys()
+
+
+def test_a_call_with_other_parameters_than_declared_is_an_error() -> None:
+    data, out = torch.zeros(1, dtype=torch.uint8), torch.zeros(100)
+    with pytest.raises(
+        TypeError, match=r"mask_decode\(rwiiui\) takes a tensor where int"
+    ):
+        library.call("mask_decode", data, 0, out, 100, 0, 1)
+    with pytest.raises(TypeError, match="takes a number where Tensor was given"):
+        library.call("mask_decode", data, out, 0, out, 0, 1)
+    with pytest.raises(ValueError, match="shorter"):
+        library.call("mask_decode", data, out)
 
 
 def test_a_status_becomes_an_error() -> None:
