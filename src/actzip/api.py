@@ -23,7 +23,7 @@ from actzip.autograd.watcher import Watcher
 from actzip.control.distributed import is_together
 from actzip.control.statistics import Statistics, sample_indices
 from actzip.memory.heap import give_back
-from actzip.methods.base import Method, Policy
+from actzip.methods.base import Derives, Method, Policy
 from actzip.noise import NoiseReport
 from actzip.numbers import Numbers
 from actzip.torch_private import require
@@ -47,7 +47,7 @@ def compress(
     seed: int = 0,
     guard: bool = False,
     eval_mode: bool = False,
-    derive: bool = True,
+    derive: bool | None = None,
     replace: bool = False,
     **options: Any,
 ) -> Session:
@@ -64,8 +64,9 @@ def compress(
     min_bytes  tensors in smaller storages are left alone
     seed       of the rounding; PyTorch's random streams are never touched
     guard      raise precision, with a warning, when gradients or losses leave their band
-    derive     `lossless` does not keep what a cheap op (norm, activation, arithmetic, cast) makes
-               again bit for bit; False: it does
+    derive     what a cheap op (norm, activation, arithmetic, dropout, cast) makes of a tensor that
+               is stored is made again and not stored: `lossless` does so where it comes back bit
+               for bit, other methods only with True, from what their codes give back; False: none
     eval_mode  compress passes with gradients in eval mode too (fine-tuning with frozen BatchNorm)
     replace    remove the session that the model has, if any
     """
@@ -115,7 +116,7 @@ class Session(Numbers):
         min_bytes: int,
         seed: int,
         eval_mode: bool = False,
-        derive: bool = True,
+        derive: bool | None = None,
     ):
         super().__init__(method, method.start(optimizer), optimizer, min_bytes)
         self.seed = seed
@@ -320,13 +321,20 @@ class Session(Numbers):
             paths=self._paths,
             pool=self._pool,
             failures=self._failures,
-            derive=self._derives and self._policy.derives,
+            derives=self._mode(),
             observer=observer,
         )
         forward_pass = ForwardPass(settings, root, running)
         if self._trains:
             self._totals.begin(forward_pass)
         return forward_pass
+
+    def _mode(self) -> Derives:
+        """What is made again: what the method makes, if the user did not say."""
+        own = self._policy.derives
+        if self._derives is None or (self._derives and own is not Derives.NOTHING):
+            return own
+        return Derives.LOSSY if self._derives else Derives.NOTHING
 
     def _learn(self, step: int) -> bool:
         """Whether the method wants to look at this pass's backward."""

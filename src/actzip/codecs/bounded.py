@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from actzip import checks, kernels
-from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip.codecs.base import Codec
 from actzip.codecs.each import mapped, mean
+from actzip.codecs.payload import Allocate, Coded, Payload
+from actzip.codecs.registry import register
 from actzip.kernels.bounded_layout import BLOCK, BoundedLayout, strict_bounds
 from actzip.kernels.entropy_table import least_coded
 from actzip.kernels.errors import DamagedError
@@ -114,7 +116,7 @@ class Bounded(Codec):
         packed = x.numel() // BLOCK  # a header each, when all values of the blocks are zero
         return min(packed, least_coded(x.numel())) if self.entropy else packed
 
-    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Coded:
         layout, flat, data = self._layout(x), x.view(-1), x.new_empty(0, dtype=torch.uint8)
 
         def room(nbytes: int) -> Tensor:
@@ -129,13 +131,19 @@ class Bounded(Codec):
         if not coded:
             kernels.of(x, "bounded").encode(flat, layout, seed, room)
         if self.entropy:
-            data[0] = coded
-        return data
+            data[:1] = int(coded)
+        return Coded(data, known=(int(coded),))
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
-        layout, data, form = self._layout(out), payload.data, "bounded"
+        layout, data = self._layout(out), payload.data
         if self.entropy:
-            if data.numel() == 0 or int(data[0]) > 1:
+            if data.numel() == 0:
                 raise DamagedError("the first byte does not say how the codes are stored")
-            form, data = "bounded_entropy" if data[0] else form, data[1:]
-        kernels.of(out, form).decode(data, layout, payload.seed, out.view(-1))
+            (coded,) = payload.known or (int(data[0]),)
+            if coded > 1:
+                raise DamagedError("the first byte does not say how the codes are stored")
+            data = data[1:]
+            if coded:
+                kernels.of(out, "bounded_entropy").decode(data, layout, payload.seed, out.view(-1))
+                return
+        kernels.of(out, "bounded").decode(data, layout, payload.seed, out.view(-1))

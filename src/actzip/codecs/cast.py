@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from actzip import checks, kernels
-from actzip.codecs.base import Allocate, Codec, Payload, PayloadError, register
+from actzip.codecs.base import Codec
+from actzip.codecs.payload import Allocate, Payload, PayloadError
+from actzip.codecs.registry import register
 
 _SHORT = (torch.bfloat16, torch.float16)
 

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from actzip import checks, kernels
-from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip.codecs.base import Codec
 from actzip.codecs.each import mapped, mean
+from actzip.codecs.payload import Allocate, Payload
+from actzip.codecs.registry import register
 from actzip.kernels.bounded_layout import real_of
 from actzip.kernels.fixedpoint_layout import ROUNDING, FixedPointLayout
 from actzip.kernels.reference.fixedpoint import largest
@@ -119,10 +121,9 @@ class FixedPoint(Codec):
         return steps + x.numel() * (1 if self.skip_zeros else min(each)) // 8
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
-        data: Tensor = kernels.of(x, "fixedpoint").encode(
+        return kernels.of(x, "fixedpoint").encode(
             x.view(-1), self._layout(x), seed, lambda nbytes: allocate(nbytes, x.device)
         )
-        return data
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
         kernels.of(out, "fixedpoint").decode(

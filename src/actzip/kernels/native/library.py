@@ -118,6 +118,8 @@ def call(name: str, *args: int | Tensor) -> int:
     """
     entry, letters, pack = _ENTRIES.get(name) or _entry(name)
     words: list[int] = []
+    if len(args) != len(letters):
+        raise TypeError(f"{name}({letters}) takes {len(letters)} parameters, got {len(args)}")
     for letter, a in zip(letters, args, strict=True):
         if isinstance(a, Tensor) != (letter in "rw"):
             what = "a tensor" if letter in "rw" else "a number"
@@ -161,7 +163,7 @@ def threads() -> int:
     return torch.get_num_threads()
 
 
-def signed(seed: int) -> int:
+def signed(seed: int | Tensor) -> int:
     """A 64-bit seed as the int64 that carries the same bits."""
-    seed &= 0xFFFFFFFFFFFFFFFF
+    seed = int(seed) & 0xFFFFFFFFFFFFFFFF
     return seed - (1 << 64) if seed >> 63 else seed
