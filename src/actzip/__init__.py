@@ -17,6 +17,7 @@ from actzip.memory.measure import Measurement, measure
 from actzip.methods import (
     ACGC,
     ActNN,
+    Auto,
     Comet,
     Division,
     Fixed,
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ACGC",
     "ActNN",
+    "Auto",
     "ActzipWarning",
     "BrokenBoundError",
     "Comet",

@@ -118,6 +118,8 @@ class Session(Numbers):
         derive: bool = True,
     ):
         super().__init__(method, method.start(optimizer), optimizer, min_bytes)
+        if model is not None:
+            self._policy.attach(model)
         self.seed = seed
         self._derives = derive
         self._model = None if model is None else weakref.ref(model)
@@ -244,6 +246,7 @@ class Session(Numbers):
             self._attachment.remove()
             self._attachment = None
             self._totals.remove()
+            self._policy.stop()
             model = None if self._model is None else self._model()
             if model is not None and session_of(model) is self:
                 del _SESSIONS[model]
@@ -346,6 +349,9 @@ class Session(Numbers):
         if not self._trains or (self._model is None and trace.empty and self._totals.last):
             return  # empty: the tail of a `with` after its last backward
         self._totals.finish(trace)
+        if self._looks:
+            stats = trace.stats()
+            self._policy.passed(stats.raw_bytes, stats.stored_bytes)
         if not (trace.compressed or trace.gave_way or self._warned):
             blind = not trace.visited and _is_trained(trace.root)
             message = report.nothing(trace.stats(), self.min_bytes, blind=blind)

@@ -108,6 +108,15 @@ class Policy(ABC):
         """
         return False
 
+    def attach(self, model: torch.nn.Module) -> None:  # noqa: B027  # most need not know
+        """The session is this model's; a ValueError when the method cannot work for it."""
+
+    def stop(self) -> None:  # noqa: B027  # most leave nothing on the model
+        """The session is removed: nothing of the method stays on the model."""
+
+    def passed(self, raw: int, stored: int) -> None:  # noqa: B027  # most do not count
+        """A forward pass is over: bytes that PyTorch would have kept, and that were kept."""
+
     def messages(self) -> list[str]:
         """What the user should know and was not told yet."""
         return []

@@ -68,6 +68,15 @@ class _Policy(Policy):
             self._variances[site.name] = variance(code, tensor)
         return code
 
+    def attach(self, model: torch.nn.Module) -> None:
+        self._inner.attach(model)
+
+    def stop(self) -> None:
+        self._inner.stop()
+
+    def passed(self, raw: int, stored: int) -> None:
+        self._inner.passed(raw, stored)
+
     def reason(self, site: Site) -> str:
         return self._inner.reason(site)
 
@@ -110,7 +119,7 @@ class _Policy(Policy):
 
     def messages(self) -> list[str]:
         said, self._said = self._said, []
-        return said
+        return [*self._inner.messages(), *said]
 
     def state_dict(self) -> dict[str, Any]:
         return {
