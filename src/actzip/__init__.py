@@ -37,8 +37,8 @@ __version__ = "0.1.0"
 __all__ = [
     "ACGC",
     "ActNN",
-    "Auto",
     "ActzipWarning",
+    "Auto",
     "BrokenBoundError",
     "Comet",
     "Division",

@@ -1,4 +1,4 @@
-"""V from two gradients of successive passes."""
+"""V from the gradients of three successive passes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_variance_is_found_whatever_is_accumulated(accumulate: bool) -> None
     p = nn.Parameter(torch.zeros(200, 300))  # more than is kept of it
     found = GradientVariance()
     found.of([p])
-    for _ in range(2):
+    for _ in range(3):
         if not accumulate:
             p.grad = None
         found.begin(watch=True)
@@ -33,28 +33,40 @@ def test_the_variance_is_found_whatever_is_accumulated(accumulate: bool) -> None
     assert size == pytest.approx(9.25 * p.numel(), rel=0.05)
 
 
+def _after(*gradients: float) -> GradientVariance:
+    """Passes whose gradients are these numbers, four times."""
+    p = nn.Parameter(torch.ones(4))
+    found = GradientVariance()
+    found.of([p])
+    for factor in gradients:
+        found.begin(watch=True)
+        (p * factor).sum().backward()
+    found.held = p  # type: ignore[attr-defined]
+    return found
+
+
+def test_a_drift_and_a_swing_are_no_variance() -> None:
+    assert _after(1.0, 2.0, 3.0).result() == ({0: 0.0}, pytest.approx(4 * 14 / 3))
+    assert _after(5.0, -5.0, 5.0).result() == ({0: 0.0}, 100.0)
+    # 1, 4, 3: neighbours differ by 9 and 1, the ends by 4
+    assert _after(1.0, 4.0, 3.0).result()[0] == {0: 4 * min(4 / 2, 2.5 - (2 - 2.5) / 3)}
+
+
 def test_two_backwards_of_a_pass_add_up() -> None:
     p = nn.Parameter(torch.ones(4))
     found = GradientVariance()
     found.of([p])
-    found.begin(watch=True)
-    (p * 1).sum().backward()
-    (p * 2).sum().backward()
-    found.begin(watch=True)
-    (p * 5).sum().backward()
-    assert found.result() == ({0: 8.0}, 4 * (9 + 25) / 2)
+    for factor in (1.0, 0.0, 2.0):
+        found.begin(watch=True)
+        (p * factor).sum().backward()
+        (p * 2).sum().backward()
+    assert found.result() == ({0: 2.0}, pytest.approx(4 * (9 + 4 + 16) / 3))
 
 
-def test_one_gradient_or_an_overflow_tells_nothing() -> None:
-    p = nn.Parameter(torch.ones(4))
-    found = GradientVariance()
-    found.of([p])
-    found.begin(watch=True)
-    (p * 1).sum().backward()
-    assert found.result() == ({}, 0.0)
-    found.begin(watch=True)
-    (p * float("inf")).sum().backward()
-    assert found.result() == ({}, 0.0)
+def test_few_gradients_or_an_overflow_tell_nothing() -> None:
+    assert _after(1.0, 2.0).result() == ({}, 0.0)
+    assert _after(1.0, 2.0, float("inf")).result() == ({}, 0.0)
+    assert _after(1.0, float("nan"), 2.0).result() == ({}, 0.0)
 
 
 def test_no_hook_stays_and_none_is_copied() -> None:
@@ -73,9 +85,9 @@ def test_frozen_and_unused_parameters_are_left_out() -> None:
     frozen.requires_grad_(False)
     found = GradientVariance()
     found.of([unused, frozen, used])
-    for factor in (1.0, 3.0):
+    for factor in (1.0, 5.0, 3.0):
         found.begin(watch=True)
         (used * factor * frozen).sum().backward()
-    assert found.result() == ({2: 4.0}, 10.0)
+    assert found.result() == ({2: 4.0}, pytest.approx(70 / 3))
     assert found.place(used) == 2
     assert found.place(nn.Parameter(torch.ones(1))) is None

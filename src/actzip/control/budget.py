@@ -3,7 +3,8 @@
 Site i with the step tᵢ takes Bᵢ(tᵢ) bytes and puts E‖Δg‖² = A[l, i]·tᵢ²/12 into the gradients of
 layer l. Sought are the steps with
 
-    least Σ Bᵢ(tᵢ)   for   Σₗᵢ A[l, i]·tᵢ²/12 <= noise·V   and   Σᵢ A[l, i]·tᵢ²/12 <= looser·noise·Vₗ,
+    least Σ Bᵢ(tᵢ)   for   Σₗᵢ A[l, i]·tᵢ²/12 <= noise·V   and, for every layer l,
+                           Σᵢ A[l, i]·tᵢ²/12 <= looser·noise·Vₗ,
 
 V the variance that SGD's gradient has anyway and Vₗ a layer's part of it; or the least noise for
 Σ Bᵢ within some bytes. With a price λ on the total and qₗ on each layer every site stands alone:
@@ -48,7 +49,8 @@ class Problem:
         low = np.minimum(place.astype(np.intp), len(GRID) - 2)
         rows = np.arange(len(u))
         left, right = self.bits[rows, low], self.bits[rows, low + 1]
-        return self.elements / 8 * (left + (place - low) * (right - left))
+        found: Floats = self.elements / 8 * (left + (place - low) * (right - left))
+        return found
 
     def squares(self, u: Floats) -> Floats:
         """t²/12: the error variance of each site's code."""
@@ -128,13 +130,16 @@ class _Chooser:
         self._noise = problem.noise
         self._bytes = problem.elements[:, None] / 8 * problem.bits
         self._squares = (problem.unit[:, None] * 2.0 ** GRID[None, :]) ** 2 / 12
-        self._bytes = np.where(GRID[None, :] > problem.coarsest[:, None] + 1e-9, np.inf, self._bytes)
+        self._bytes = np.where(
+            GRID[None, :] > problem.coarsest[:, None] + 1e-9, np.inf, self._bytes
+        )
 
     def __call__(self, prices: Floats) -> Floats:
         each = prices @ self._noise
         cost = self._bytes + each[:, None] * self._squares
         # the last of equal ones: where nothing is disturbed, the coarsest
-        return GRID[cost.shape[1] - 1 - cost[:, ::-1].argmin(axis=1)]
+        found: Floats = GRID[cost.shape[1] - 1 - cost[:, ::-1].argmin(axis=1)]
+        return found
 
 
 def _bisect(
@@ -178,5 +183,5 @@ def _clipped(problem: Problem, steps: Floats, limit: float) -> Floats:
     over = layers / np.maximum(limit * problem.variance, 1e-300)
     matters = each > _MATTERS * layers[:, None]
     worst = np.where(matters, over[:, None], 0.0).max(axis=0, initial=0.0)
-    found: Floats = steps - 0.5 * np.log2(np.maximum(worst, 1.0))
-    return np.maximum(found, GRID[0])
+    finer: Floats = np.maximum(steps - 0.5 * np.log2(np.maximum(worst, 1.0)), GRID[0])
+    return finer

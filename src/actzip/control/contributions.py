@@ -124,4 +124,3 @@ def _below(
         arriving[place[next(iter(told))]] += route.biases
         inside[name] = arriving
     return below
-

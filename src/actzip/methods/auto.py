@@ -7,8 +7,8 @@ which share of V codes may add. With the step tᵢ site i has the error variance
 
 gives every site its step. wᵢ = E‖Δg‖² of all gradients for an error variance of 1 comes from the
 formulas of control/ on the gradients of a pass that is looked at (control/contributions.py), V from
-two gradients of successive passes (control/gradient_variance.py), the bytes Bᵢ from coding a sample
-of the tensor with several steps (control/rate_curves.py). The solver is control/budget.py.
+the gradients of three successive passes (control/gradient_variance.py), the bytes Bᵢ from coding a
+sample of the tensor with several steps (control/rate_curves.py). The solver is control/budget.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from actzip.codecs import Bounded, Group
 from actzip.codecs.base import Codec
 from actzip.control import budget, rate_curves
 from actzip.control.distributed import strictest
-from actzip.control.gradient_variance import GradientVariance
+from actzip.control.gradient_variance import PASSES, GradientVariance
 from actzip.control.looks import Looks, known
 from actzip.control.op import NORMS, Kind, channel_dim
 from actzip.control.rate_curves import Curve
@@ -109,7 +109,7 @@ class _Policy(Policy):
         self._errors: dict[str, Floats] = {}  # half a step, of the tensor or of each channel
         self._made: dict[str, Bounded] = {}
         self._watching = False
-        self._asked: int | None = None  # the pass that is looked at, until the next one is over
+        self._asked: int | None = None  # the pass that is looked at, until those behind it are over
         self._next = 0  # the next look
         self._predicted = 0.0  # share of V
         self._expected = 0.0  # bytes of the codes of the pass that is looked at
@@ -182,7 +182,7 @@ class _Policy(Policy):
         self._statistics, statistics.by_layer = statistics, True
         if self._asked is not None and step == self._asked + 1:
             self._locate()
-        if self._asked is not None and step >= self._asked + 2:
+        if self._asked is not None and step >= self._asked + PASSES:
             asked, self._asked = self._asked, None
             self._learn(asked)
         self._watching = step >= self._next
@@ -203,7 +203,9 @@ class _Policy(Policy):
             self._variance.of(p for layer in layers for p in layers.parameters(layer))
         for layer in layers:
             held = (self._variance.place(p) for p in layers.parameters(layer))
-            self._looks.places[layer] = [place for place in held if place is not None]
+            places = [place for place in held if place is not None]
+            if places:  # a resumed run has not met them yet, and knows their places
+                self._looks.places[layer] = places
 
     def _learn(self, asked: int) -> None:
         """New steps for all sites of which backward told."""
@@ -247,8 +249,8 @@ class _Policy(Policy):
             least = self._raw / max(1.0, plan.bytes + self._rest)
             self._say(
                 "ratio",
-                f"ratio={self._method.ratio:g} cannot be reached here: with the coarsest codes that "
-                f"are safe the saved tensors get {least:.1f} times smaller; "
+                f"ratio={self._method.ratio:g} cannot be reached here: with the coarsest codes "
+                f"that are safe the saved tensors get {least:.1f} times smaller; "
                 "session.report() says what is kept as it is",
             )
         return plan
@@ -268,6 +270,7 @@ class _Policy(Policy):
     # -- state -----------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
+        self._locate()
         return {
             "variance": self._variance.state_dict(),
             "looks": self._looks.state_dict(),
@@ -328,8 +331,8 @@ def _signal(statistics: Statistics, step: int) -> float:
 
 
 def next_look(step: int) -> int:
-    """Looks become rarer as the network changes less: 27 in the first 1000 steps, then 1 in 200."""
-    return step + (200 if step >= 1000 else max(2, step // 4))
+    """Looks become rarer as the network changes less: 26 in the first 1000 steps, then 1 in 200."""
+    return step + (200 if step >= 1000 else max(PASSES, step // 4))
 
 
 def _is_curved(site: Site) -> bool:
