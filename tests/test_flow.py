@@ -16,7 +16,7 @@ ALLOWED = {
     "kernels": set(),
     "codecs": {"kernels", "entry_points"},
     "control": {"codecs"},
-    "methods": {"control", "codecs", "entry_points"},
+    "methods": {"control", "codecs", "entry_points", "memory"},
     "torch_private": set(),
     "memory": {"torch_private"},
     "autograd": {"methods", "control", "codecs", "kernels", "memory", "warning", "torch_private"},

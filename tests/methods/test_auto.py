@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import actzip
-from actzip.methods.auto import next_look
+from actzip.methods.auto_policy import next_look
 from actzip.tasks.models.decoder import Decoder
 from processes import in_two_processes
 

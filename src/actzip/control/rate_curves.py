@@ -7,12 +7,15 @@ u = log2(t/size), on one grid for all tensors, so that a solver works on one arr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from actzip.codecs import Bounded
 
 Floats = NDArray[np.float64]
 
@@ -25,6 +28,7 @@ GRID: Floats = np.arange(_FINEST * _EACH, _COARSEST * _EACH + 1) / _EACH
 MEASURED = (-6.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0)
 
 SAMPLE = 1 << 15  #: elements of the sample
+_TABLE = 160  #: bytes of a payload that do not grow with the tensor
 _ROWS = 8  #: samples of the batch that it is of, at least
 
 
@@ -45,6 +49,15 @@ class Curve:
         """Of the whole tensor with the step t."""
         u = math.log2(max(step / self.size, 2.0**_FINEST)) if self.size > 0 else 0.0
         return self.elements / 8 * float(np.interp(u, GRID, self.bits))
+
+    def coarser(self, step: float, elements: int) -> float:
+        """The step at which so many elements take no more bytes than these do, as far as it may."""
+        if elements <= self.elements or not self.size > 0:
+            return step
+        each = self.bytes_at(step) / elements * 8
+        # bits fall along the grid: turned around for interp, which wants them to rise
+        u = float(np.interp(each, self.bits[::-1], GRID[::-1]))
+        return max(step, self.size * float(2.0 ** min(u, self.coarsest)))
 
 
 def sample(x: Tensor, limit: int = SAMPLE) -> Tensor:
@@ -97,3 +110,46 @@ def _monotone(x: Floats, y: Floats, at: Floats) -> Floats:
     right = y[i + 1] * (3 - 2 * s) - h[i] * slope[i + 1] * (1 - s)
     found: Floats = left * (1 - s) ** 2 + right * s**2
     return found
+
+
+def curve_of(
+    x: Tensor, entropy: bool, coarsest: float, dim: int | None, direction: list[float] | None
+) -> Curve:
+    """Measured on a sample of x; with a `dim` of channels, in units of their `direction`."""
+    some = sample(x).float()
+    found = np.ones(1)
+    if dim is not None:
+        some, found = _levelled(some, dim, direction)
+    some = some.contiguous().view(-1)
+    size = spread(some)
+    return Curve(x.numel(), size, _bits(some, size, x.numel(), entropy), coarsest, found.tolist())
+
+
+def coder(error: float | tuple[float, ...], dim: int, entropy: bool) -> Bounded:
+    """The code with these errors, half its steps."""
+    return Bounded(error, channel_dim=dim, entropy=entropy)
+
+
+def _bits(some: Tensor, size: float, elements: int, entropy: bool) -> list[float]:
+    """Bits of an element at each step, by coding a sample of the tensor."""
+    if not size > 0 or not some.numel():
+        return [32.0] * len(GRID)
+    fixed = _TABLE * (1 - min(1.0, some.numel() / elements))
+
+    def bits(u: float) -> float:
+        code = coder(size * 2.0**u / 2, 1, entropy)
+        return 8 * max(1.0, code.encode(some, seed=1).data.numel() - fixed) / some.numel()
+
+    return [float(b) for b in measure(bits)]
+
+
+def _levelled(some: Tensor, dim: int, direction: Iterable[float] | None) -> tuple[Tensor, Floats]:
+    """A sample in units of its channels' steps, and these beside each other."""
+    rest = [d for d in range(some.dim()) if d != dim % some.dim()]
+    around = [-1 if d == dim % some.dim() else 1 for d in range(some.dim())]
+    found = np.array(list(direction or ()))
+    if len(found) != some.shape[dim]:
+        each = some.double().std(rest, correction=0).clamp(min=1e-30).cpu().numpy()
+        found = each / np.exp(np.log(each).mean())
+    centred = some - some.mean(rest, keepdim=True)
+    return centred / torch.from_numpy(found).to(some).view(around), found

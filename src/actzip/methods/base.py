@@ -87,6 +87,7 @@ class Policy(ABC):
     #: results of cheap ops are made again from what is stored exactly; a method that stores little
     #: exactly only pays for the search
     derives: bool = False
+    wants_peak: bool = False  #: whether the peak of the pass that begins is to be measured
     history: int = 1  #: how many readings of each site the statistics keep
 
     @abstractmethod
@@ -113,6 +114,13 @@ class Policy(ABC):
 
     def stop(self) -> None:  # noqa: B027  # most leave nothing on the model
         """The session is removed: nothing of the method stays on the model."""
+
+    def peaked(self, peak: int) -> None:  # noqa: B027  # most do not ask
+        """The most bytes that tensors held in the last pass, which `wants_peak` asked for."""
+
+    def summary(self) -> list[str]:
+        """What a report ends with."""
+        return []
 
     def passed(self, raw: int, stored: int) -> None:  # noqa: B027  # most do not count
         """A forward pass is over: bytes that PyTorch would have kept, and that were kept."""

@@ -74,6 +74,12 @@ class _Policy(Policy):
     def stop(self) -> None:
         self._inner.stop()
 
+    def peaked(self, peak: int) -> None:
+        self._inner.peaked(peak)
+
+    def summary(self) -> list[str]:
+        return self._inner.summary()
+
     def passed(self, raw: int, stored: int) -> None:
         self._inner.passed(raw, stored)
 
@@ -84,6 +90,7 @@ class _Policy(Policy):
         if self._looking:
             self._judge(statistics)
         asked = self._inner.begin(step, statistics)
+        self.wants_peak, self.derives = self._inner.wants_peak, self._inner.derives
         self._step = step
         self._looking = asked or is_look(step, self._interval)
         self._variances = {}
