@@ -57,7 +57,7 @@ def compared(found: Any) -> str:
     rows = []
     for r in found["rows"]:
         if r["metric"] is None:
-            rows.append([r["label"], f"failed: {r['error']}", *[""] * 5])
+            rows.append([r["label"], r["error"], *[""] * 5])
             continue
         spread = "" if r["spread"] is None else f" ± {r['spread'] * (100 if percent else 1):.2f}"
         rows.append(

@@ -16,7 +16,7 @@ from actzip import methods, noise, report
 from actzip.autograd import nesting
 from actzip.autograd.attachment import Attachment
 from actzip.autograd.failures import Failures
-from actzip.autograd.forward_pass import Settings, Trace
+from actzip.autograd.forward_pass import ForwardPass, Settings
 from actzip.autograd.module_paths import Paths
 from actzip.autograd.observe import Observer
 from actzip.autograd.watcher import Watcher
@@ -24,7 +24,7 @@ from actzip.control.distributed import is_together
 from actzip.control.statistics import Statistics, sample_indices
 from actzip.memory.heap import give_back
 from actzip.memory.step_peak import StepPeak
-from actzip.methods.base import Method, Policy
+from actzip.methods.base import Derives, Method, Policy
 from actzip.noise import NoiseReport
 from actzip.numbers import Numbers
 from actzip.torch_private import require
@@ -48,7 +48,7 @@ def compress(
     seed: int = 0,
     guard: bool = False,
     eval_mode: bool = False,
-    derive: bool = True,
+    derive: bool | None = None,
     replace: bool = False,
     **options: Any,
 ) -> Session:
@@ -65,8 +65,9 @@ def compress(
     min_bytes  tensors in smaller storages are left alone
     seed       of the rounding; PyTorch's random streams are never touched
     guard      raise precision, with a warning, when gradients or losses leave their band
-    derive     `lossless` does not keep what a cheap op (norm, activation, arithmetic, cast) makes
-               again bit for bit; False: it does
+    derive     what a cheap op (norm, activation, arithmetic, dropout, cast) makes of a tensor that
+               is stored is made again and not stored: `lossless` does so where it comes back bit
+               for bit, other methods only with True, from what their codes give back; False: none
     eval_mode  compress passes with gradients in eval mode too (fine-tuning with frozen BatchNorm)
     replace    remove the session that the model has, if any
     """
@@ -116,7 +117,7 @@ class Session(Numbers):
         min_bytes: int,
         seed: int,
         eval_mode: bool = False,
-        derive: bool = True,
+        derive: bool | None = None,
     ):
         super().__init__(method, method.start(optimizer), optimizer, min_bytes)
         if model is not None:
@@ -299,7 +300,7 @@ class Session(Numbers):
     def _watch(self, module: nn.Module) -> Watcher:
         return Watcher(lambda: self._begin(module), self._finished)
 
-    def _begin(self, running: nn.Module | None) -> Trace:
+    def _begin(self, running: nn.Module | None) -> ForwardPass:
         """A pass of the model begins, or of a part of it that is called without the model.
 
         Parts that are called in turn, an encoder and then a decoder, make one step.
@@ -331,13 +332,20 @@ class Session(Numbers):
             paths=self._paths,
             pool=self._pool,
             failures=self._failures,
-            derive=self._derives and self._policy.derives,
+            derives=self._mode(),
             observer=observer,
         )
-        trace = Trace(settings, root, running)
+        forward_pass = ForwardPass(settings, root, running)
         if self._trains:
-            self._totals.begin(trace)
-        return trace
+            self._totals.begin(forward_pass)
+        return forward_pass
+
+    def _mode(self) -> Derives:
+        """What is made again: what the method makes, if the user did not say."""
+        own = self._policy.derives
+        if self._derives is None or (self._derives and own is not Derives.NOTHING):
+            return own
+        return Derives.LOSSY if self._derives else Derives.NOTHING
 
     def _learn(self, step: int) -> bool:
         """Whether the method wants to look at this pass's backward."""
@@ -365,16 +373,16 @@ class Session(Numbers):
             self.log.append(message)
             warn(message)
 
-    def _finished(self, trace: Trace) -> None:
-        if not self._trains or (self._model is None and trace.empty and self._totals.last):
+    def _finished(self, forward_pass: ForwardPass) -> None:
+        if not self._trains or (self._model is None and forward_pass.empty and self._totals.last):
             return  # empty: the tail of a `with` after its last backward
-        self._totals.finish(trace)
+        self._totals.finish(forward_pass)
         if self._looks or self._policy.wants_peak:
-            stats = trace.stats()
+            stats = forward_pass.stats()
             self._policy.passed(stats.raw_bytes, stats.stored_bytes)
-        if not (trace.compressed or trace.gave_way or self._warned):
-            blind = not trace.visited and _is_trained(trace.root)
-            message = report.nothing(trace.stats(), self.min_bytes, blind=blind)
+        if not (forward_pass.compressed or forward_pass.gave_way or self._warned):
+            blind = not forward_pass.visited and _is_trained(forward_pass.root)
+            message = report.nothing(forward_pass.stats(), self.min_bytes, blind=blind)
             if message is not None:
                 self._warned = True
                 warn(message)

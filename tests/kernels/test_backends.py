@@ -16,10 +16,14 @@ import torch
 
 from actzip import kernels
 from actzip.codecs import Group
+from actzip.kernels import forms
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.native import library
 
-FORMS = ["group", "dual", "mask", "index"]
+FORMS = [
+    *("group", "dual", "mask", "index", "window", "cast", "planes"),
+    *("fixedpoint", "bounded", "bounded_entropy", "entropy"),
+]
 
 
 @pytest.fixture
@@ -30,13 +34,38 @@ def _forget_library() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_backends_have_the_same_functions(form: str) -> None:
-    native = importlib.import_module(f"actzip.kernels.native.{form}")
-    reference = importlib.import_module(f"actzip.kernels.reference.{form}")
-    for name in ("encode", "decode", "store_raw", "nonzero", "extremes"):
-        if hasattr(native, name):
-            ours, theirs = getattr(native, name), getattr(reference, name)
-            assert inspect.signature(ours) == inspect.signature(theirs), name
+@pytest.mark.parametrize("backend", ["native", "reference", "triton"])
+def test_a_backend_has_the_functions_of_its_forms(backend: str, form: str) -> None:
+    """Types are mypy's business (kernels/contract.py); this is for a machine without it."""
+    if backend != "reference" and form not in importlib.import_module(_module(backend)).FORMS:
+        return
+    if backend == "triton":
+        pytest.importorskip("triton")
+    module = importlib.import_module(f"{_module(backend)}.{form}")
+    contract = next(c for n, c in vars(forms).items() if n.lower() == _protocol(form))
+    wanted = {n: f for n, f in vars(contract).items() if inspect.isfunction(f) and n[0] != "_"}
+    assert wanted
+    for name, function in wanted.items():
+        _, *parameters = inspect.signature(function).parameters
+        assert list(inspect.signature(getattr(module, name)).parameters) == parameters, name
+
+
+def _module(backend: str) -> str:
+    return f"actzip.kernels.{backend}"
+
+
+def _protocol(form: str) -> str:
+    return form.replace("_", "") + "form"
+
+
+def test_a_form_that_a_backend_lacks_comes_from_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_MODULES", {})
+    x = torch.zeros(1)
+    assert kernels.of(x, "cast").__name__.endswith("reference.cast")  # the C++ library has none
+    monkeypatch.setattr(kernels, "BACKENDS", {"meta": ("native", "reference")})
+    assert kernels.backend_name("meta") == "native"
+    assert kernels.of(x.to("meta"), "group").__name__.endswith("native.group")
+    assert kernels.of(x, "group").__name__.endswith("reference.group")
 
 
 def test_the_twin_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:

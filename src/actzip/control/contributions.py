@@ -2,7 +2,7 @@
 
 A site's errors show in the parameters of the ops that read it (control/error.py), in the op that
 made a BatchNorm's input (control/batchnorm_trail.py), and in all layers below that the noise
-travels to (as in control/routes.py, but layer by layer: a limit for each needs to know where).
+travels to (control/propagation.py).
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actzip.control.layers import Layers
+from actzip.control.propagation import Propagation
 from actzip.control.reading import Reading, mean
-from actzip.control.routes import Route
-from actzip.control.travel import absorbed
 
 Floats = NDArray[np.float64]
 
@@ -70,15 +69,15 @@ def touched(
     """
     names = list(readings)
     place = {layer: i for i, layer in enumerate(names)}
-    below = _below(told.routes, readings, place)
+    paths = Propagation(told.routes, readings)
     found: dict[str, Touched] = {}
     for layer, r in readings.items():
         site = told.site(layer)
         own, travels = r.channel_parameter.numpy(), r.channel_input.numpy()
         to = found.setdefault(site, Touched(np.zeros(len(own))))
         to.add(own, _unit(place[layer], len(names)))
-        if travels.any() and layer in below:
-            to.add(travels, below[layer])
+        if travels.any():
+            to.add(travels, paths.below(layer, names))
     for (site, layer), rows in told.trails().items():
         weights = [w.numpy() / sizes[step] for step, w in rows if sizes.get(step, 0.0) > 0]
         if weights and site in found and layer in place:
@@ -93,34 +92,3 @@ def _unit(at: int, count: int) -> Floats:
     found = np.zeros(count + 1)
     found[at] = 1.0
     return found
-
-
-def _below(
-    routes: Mapping[str, Route], readings: Mapping[str, Reading], place: Mapping[str, int]
-) -> dict[str, Floats]:
-    """E‖Δg‖² of every layer below, for ‖Δg‖² = 1 in what each layer gives."""
-    count = len(place)
-    below: dict[str, Floats] = {}
-    inside: dict[str, Floats] = {}  # for noise of 1 at an op's output
-    outer: dict[str, float] = {}
-    for name, route in routes.items():
-        told = {slot: readings[slot] for slot in route.slots if slot in readings}
-        first = next(iter(told.values()), None)
-        given = 0.0 if first is None else float(first.input_signal)
-        total = np.zeros(count + 1)
-        total[-1] = route.ends
-        for parent in route.parents:
-            share = min(1.0, outer[parent] / given) if given > 0 and parent in outer else 1.0
-            total = total + share * inside.get(parent, 0.0)
-        below.update(dict.fromkeys(route.slots, total))
-        at = 0.0 if first is None else float(first.outer_signal)
-        if not at > 0:
-            inside[name] = total  # nothing is known of it but that it is on the way
-            continue
-        outer[name] = at
-        arriving = total * (given / at)
-        for slot, r in told.items():
-            arriving[place[slot]] += absorbed(r) / at
-        arriving[place[next(iter(told))]] += route.biases
-        inside[name] = arriving
-    return below

@@ -22,11 +22,12 @@ from actzip.control.statistics import Statistics
 from actzip.memory.measure import size
 from actzip.memory.step_peak import held
 from actzip.methods.actnn import group_at
-from actzip.methods.base import Policy, Role, Site
+from actzip.methods.base import Derives, Policy, Role, Site
 from actzip.methods.error_bounded import is_worth_entropy
 
 Floats = NDArray[np.float64]
 
+_LOSSY = Derives.NOTHING
 _SAFE = 0.05  #: share of SGD's variance while a budget's bytes are not known
 _LOOSER = 4.0  #: how many times its share a single layer may have
 _START = 4  #: bits of a group code before backward has told anything
@@ -57,6 +58,7 @@ class AutoPolicy(Policy):
     """A step for each site, solved for anew at every look."""
 
     history = 4
+    derives = _LOSSY
 
     def __init__(self, method: Asked):
         self._method = method
@@ -152,7 +154,7 @@ class AutoPolicy(Policy):
     # -- passes ----------------------------------------------------------------------------
 
     def begin(self, step: int, statistics: Statistics) -> bool:
-        self._statistics, statistics.by_layer = statistics, True
+        self._statistics = statistics
         if self._asked is not None and step == self._asked + 1:
             self._locate()
         if self._asked is not None and step >= self._asked + PASSES:
@@ -174,7 +176,7 @@ class AutoPolicy(Policy):
         self._account.peaked(peak)
         budget = self._method.nbytes
         if self._exactly and budget is not None and peak > budget:
-            self._exactly = self.derives = False
+            self._exactly, self.derives = False, _LOSSY
             self._say(
                 "exact",
                 f"a pass took {size(peak)}: budget={self._method.budget!r} has no room any more "
@@ -245,7 +247,7 @@ class AutoPolicy(Policy):
         account, nbytes = self._account, self._method.nbytes
         assert nbytes is not None
         if account.fits_exactly(nbytes) and "exact" not in self._told:
-            self._exactly = self.derives = True
+            self._exactly, self.derives = True, Derives.EXACT
         allowed = account.for_budget(nbytes)
         if allowed is None:  # no peak could be measured: as if nothing had been said
             self._say(
@@ -317,7 +319,8 @@ class AutoPolicy(Policy):
             setattr(self, "_" + name, state[name])
         self._account = ByteAccount(**state["account"])
         self._told = set(state["told"])
-        self.derives, self.wants_peak = self._exactly, state["wants_peak"]
+        self.derives = Derives.EXACT if self._exactly else _LOSSY
+        self.wants_peak = state["wants_peak"]
 
 
 _PLAIN = ("watching", "asked", "next", "predicted", "exactly")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import struct
 import sys
 import warnings
@@ -21,6 +22,9 @@ from actzip.kernels.errors import DamagedError
 
 #: Equals actzip_interface() in csrc/common/isa.cpp; a library built from other sources is not used.
 INTERFACE = 5
+
+#: Instruction sets by the numbers of csrc/common/isa.cpp; ACTZIP_ISA names the one to use.
+ISA = ("portable", "avx2", "avx512")
 
 OK, DAMAGED, BAD_ARGUMENT, BAD_VALUE = 0, -1, -2, -3
 
@@ -65,6 +69,7 @@ def _load() -> ctypes.CDLL | None:
         try:
             loaded = ctypes.CDLL(str(path))
             if loaded.actzip_interface() == INTERFACE:
+                _choose(loaded, os.environ.get("ACTZIP_ISA"))
                 return loaded
             reason = f"{path.name} was built from other sources"
         except (OSError, AttributeError) as error:
@@ -73,18 +78,32 @@ def _load() -> ctypes.CDLL | None:
     return None
 
 
+def _choose(loaded: ctypes.CDLL, asked: str | None) -> None:
+    """Use the instruction set that ACTZIP_ISA names; if it is not there, warn and use the best."""
+    if not asked:
+        return
+    if asked not in ISA:
+        reason = f"the instruction sets are {', '.join(ISA)}"
+    else:
+        used = ISA[loaded.actzip_set_isa_level(ISA.index(asked))]
+        reason = "" if used == asked else f"this processor has {used}"
+    if reason:
+        text = f"ACTZIP_ISA={asked} is not used: {reason}; the best that is there is used"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
 def available() -> bool:
     """True when the library is loaded; warns once, with the way to build it, when it is not."""
     return _load() is not None
 
 
 def isa_level() -> int:
-    """The instruction set in use: 0 portable, 1 AVX2, 2 AVX-512."""
+    """The instruction set in use, a place in `ISA`."""
     return int(_require().actzip_isa_level())
 
 
 def set_isa_level(level: int) -> int:
-    """For tests: use a lower level than the processor offers; -1 for the best. All are equal."""
+    """Use a lower level than the processor offers; -1 for the best. All write the same bytes."""
     return int(_require().actzip_set_isa_level(level))
 
 
@@ -132,7 +151,7 @@ def threads() -> int:
     return torch.get_num_threads()
 
 
-def signed(seed: int) -> int:
+def signed(seed: int | Tensor) -> int:
     """A 64-bit seed as the int64 that carries the same bits."""
-    seed &= 0xFFFFFFFFFFFFFFFF
+    seed = int(seed) & 0xFFFFFFFFFFFFFFFF
     return seed - (1 << 64) if seed >> 63 else seed

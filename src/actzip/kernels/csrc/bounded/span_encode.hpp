@@ -79,7 +79,7 @@ inline void squeeze_chunk(const Spec& spec, const T* x, int64_t first, int n, co
 }
 
 template <class T, bool DITHER>
-inline void squeeze_span(const Spec& spec, const T* x, int64_t span, const Squeeze& how,
+ACTZIP_ONCE void squeeze_span(const Spec& spec, const T* x, int64_t span, const Squeeze& how,
                          const entropy::EncodeTable& table, entropy::States& states,
                          Squeezed& out) {
   const Direct direct = direct_codes(how.frequency);

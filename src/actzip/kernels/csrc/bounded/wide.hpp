@@ -35,7 +35,8 @@ ACTZIP_INLINE void store_block(T* out, const F* y) {
   STREAM ? stream_all(out + 32, y + 2) : store_all(out + 32, y + 2);
 }
 
-// 16 numbers of a grid: all the same in a tensor with ONE channel.
+// 16 numbers of a grid: all the same in a tensor with ONE channel. Without dither, which is rare,
+// decoding has no code of its own for that.
 template <bool ONE>
 ACTZIP_INLINE F grid_at(const float* numbers, int k) {
   return ONE ? set1(numbers[0]) : load(numbers + k * kLanes);

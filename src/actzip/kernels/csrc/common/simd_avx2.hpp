@@ -177,25 +177,31 @@ ACTZIP_INLINE uint32_t plane(Bytes a, int j) {
   return uint32_t(_mm256_movemask_epi8(_mm256_sll_epi16(a, _mm_cvtsi32_si128(7 - j))));
 }
 ACTZIP_INLINE uint32_t plane_where(uint32_t here, Bytes a, int j) { return here & plane(a, j); }
-ACTZIP_INLINE Bytes or_plane(Bytes a, uint32_t word, int j) {
+// All bits of a byte where the bit of the word is on.
+ACTZIP_INLINE Bytes spread_bits(uint32_t word) {
   const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
   const __m256i bit = _mm256_set1_epi64x(int64_t(0x8040201008040201ull));
   const __m256i each = _mm256_shuffle_epi8(_mm256_set1_epi32(int(word)), spread);
-  const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(each, bit), bit);
-  return _mm256_or_si256(a, _mm256_and_si256(set, _mm256_set1_epi8(char(1 << j))));
+  return _mm256_cmpeq_epi8(_mm256_and_si256(each, bit), bit);
+}
+ACTZIP_INLINE Bytes or_plane(Bytes a, uint32_t word, int j) {
+  return _mm256_or_si256(a, _mm256_and_si256(spread_bits(word), _mm256_set1_epi8(char(1 << j))));
 }
 
-// code + base of 32 elements from their bit planes, and which codes are not 0.
-template <int Bits> ACTZIP_INLINE void unpack_floats(const uint8_t* in, float base, F* q, Mask* nonzero) {
-  Bytes codes = zero_bytes();
-#pragma GCC unroll 8
-  for (int j = 0; j < Bits; ++j) codes = or_plane(codes, load_as<uint32_t>(in + 4 * j), j);
-  widen_bytes(codes, q);
-  for (int k = 0; k < 4; ++k) {
-    nonzero[k] = mask_nonzero(q[k]);
-    q[k] = vadd(q[k], set1(base));
+struct PlanesDown {
+  __m256i a;
+  ACTZIP_INLINE PlanesDown(Bytes codes, int bits) : a(_mm256_sll_epi16(codes, _mm_cvtsi32_si128(8 - bits))) {}
+  ACTZIP_INLINE uint32_t next(uint32_t keep) {
+    const uint32_t word = uint32_t(_mm256_movemask_epi8(a));
+    a = _mm256_add_epi8(a, a);
+    return word & keep;
   }
+};
+ACTZIP_INLINE Bytes twice_and_plane(Bytes a, uint32_t word) {
+  return _mm256_sub_epi8(_mm256_add_epi8(a, a), spread_bits(word));
 }
+
+constexpr int kAdded = 0;  // only AVX-512 has an unpack_few
 
 // The least and the largest of 16-bit floats, as integers in their order (group_range.hpp).
 template <bool Zero> struct SeenWords {
