@@ -154,10 +154,9 @@ class ForwardPass:
         calls = self._calls
         if calls is None or not derives(type(node).__name__, calls.lossy):
             return
-        if storage_of(out) is None:
-            return
         with DisableTorchFunction():
-            if out.numel() * out.element_size() >= self._settings.min_bytes:
+            large = out.numel() * out.element_size() >= self._settings.min_bytes
+            if large and storage_of(out) is not None:
                 noise = self._store.noise.get(int(node._sequence_nr()))
                 for t in calls.add(node, out, func, args, kwargs, noise):
                     self._store.pin(t)
