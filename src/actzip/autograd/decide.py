@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from actzip.autograd.calls import Calls
 from actzip.autograd.copies import Copies
 from actzip.autograd.decision import Decision, Fate, Saved, left
 from actzip.autograd.derive import Derive
@@ -15,7 +16,7 @@ from actzip.autograd.identity import node_of
 from actzip.autograd.ledger import Row
 from actzip.autograd.recipe import Bits, Copy, Recipe, Shape, View
 from actzip.autograd.sliced_tensor import cut
-from actzip.autograd.slots import op
+from actzip.autograd.slots import Node, op
 from actzip.autograd.slots.conventions import agreeing, unknown_convention
 from actzip.autograd.slots.masks import RELU
 from actzip.autograd.slots.noise import noise
@@ -40,12 +41,15 @@ class Decide:
         policy: Policy,
         store: TensorStore,
         copies: Copies,
-        derive: Derive | DeriveLossy | None,
+        calls: Calls | None,
     ):
         self._policy = policy
         self._store = store
         self._copies = copies
-        self._derive = derive
+        self._derive: Derive | DeriveLossy | None = None
+        if calls is not None:
+            lossy = calls.lossy
+            self._derive = DeriveLossy(calls, store, copies) if lossy else Derive(calls, store)
 
     def __call__(self, saved: Saved) -> Decision:
         t, rule = saved.want.tensor, saved.rule
@@ -165,9 +169,20 @@ def _shared(found: tuple[Stored, Row], recipe: Recipe) -> Decision:
     return Decision(Fate.SHARED, recipe=recipe, source=found[0], holder=found[1])
 
 
-def is_odd(t: Tensor) -> bool:
-    """Whether its memory does not hold its values."""
-    return t.is_neg() or t.is_conj() or t.device.type == "meta" or t._is_zerotensor()
+def is_ours(node: Node, slot: str, raw: Any, t: Tensor) -> bool:
+    """Whether its memory holds its values, nobody else has the slot, and it was not edited."""
+    odd = t.is_neg() or t.is_conj() or t.device.type == "meta" or t._is_zerotensor()
+    return not odd and raw.unpack_hook is None and _is_current(node, slot)
+
+
+def _is_current(node: Node, slot: str) -> bool:
+    """False when the tensor was edited since it was saved: autograd itself will refuse it."""
+    name = slot.split("[")[0]
+    try:
+        getattr(node, "saved_tensors" if name == "tensors" else f"_saved_{name}")
+    except RuntimeError:
+        return False
+    return True
 
 
 def unseen(raw: Any, t: Any) -> str:

@@ -16,10 +16,8 @@ from actzip import kernels
 from actzip.autograd import slots
 from actzip.autograd.calls import Calls
 from actzip.autograd.copies import Copies
-from actzip.autograd.decide import Decide, is_odd, unseen
+from actzip.autograd.decide import Decide, is_ours, unseen
 from actzip.autograd.decision import Fate, Saved
-from actzip.autograd.derive import Derive
-from actzip.autograd.derive_lossy import DeriveLossy
 from actzip.autograd.failures import Failures
 from actzip.autograd.identity import Wanted, is_cast, is_parameter, node_of, storage_of, tensors_in
 from actzip.autograd.ledger import Row, Stats
@@ -73,7 +71,7 @@ class ForwardPass:
         self._copies = Copies()
         derives = settings.derives
         self._calls = None if derives is Derives.NOTHING else Calls(derives is Derives.LOSSY)
-        self._decide = Decide(settings.policy, self._store, self._copies, self._derive())
+        self._decide = Decide(settings.policy, self._store, self._copies, self._calls)
         self.gave_way = False  #: to another session, for a part of the pass
         self._running = True
         self._args: object = ()  # of the call that made the node being visited
@@ -84,13 +82,6 @@ class ForwardPass:
         self._small: dict[int, int] = {}
         self._unknown: Counter[str] = Counter()
         self._unseen: Counter[str] = Counter()
-
-    def _derive(self) -> Derive | DeriveLossy | None:
-        if self._calls is None:
-            return None
-        if self._calls.lossy:
-            return DeriveLossy(self._calls, self._store, self._copies)
-        return Derive(self._calls, self._store)
 
     @property
     def root(self) -> nn.Module | None:
@@ -219,7 +210,7 @@ class ForwardPass:
         t: Tensor,
         storage: torch.UntypedStorage,
     ) -> None:
-        if is_odd(t) or raw.unpack_hook is not None or not _is_current(node, slot):
+        if not is_ours(node, slot, raw, t):
             self._unseen[unseen(raw, t)] += 1
             return
         part = None if self._part is None else self._part()
@@ -306,13 +297,3 @@ class ForwardPass:
             buffer_bytes=self._settings.pool.buffers.nbytes,
             backend=kernels.backend_name(),
         )
-
-
-def _is_current(node: Any, slot: str) -> bool:
-    """False when the tensor was edited since it was saved: autograd itself will refuse it."""
-    name = slot.split("[")[0]
-    try:
-        getattr(node, "saved_tensors" if name == "tensors" else f"_saved_{name}")
-    except RuntimeError:
-        return False
-    return True
