@@ -38,6 +38,22 @@ def test_the_tutorials_code_runs_from_top_to_bottom(capsys: pytest.CaptureFixtur
     names["session"].remove()  # type: ignore[attr-defined]
 
 
+def test_the_architecture_page_names_files_that_are_there() -> None:
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src" / "actzip").rglob("*.py")]
+    named = set(re.findall(r"[\w/]+\.py\b", (ROOT / "docs" / "architecture.md").read_text()))
+    assert len(named) > 25
+    assert not [name for name in named if not any(f"/{f}".endswith(f"/{name}") for f in files)]
+
+
+def test_the_glossary_gives_each_word_one_meaning() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    part = text.split("## Glossary")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| ([^|]+) \| .+ \|$", part, re.M)[1:]
+    words = [word for row in rows for word in row.split(", ")]
+    assert len(words) > 25
+    assert len(set(words)) == len(words)
+
+
 @pytest.mark.parametrize("command", sorted(set(COMMANDS)))
 def test_commands_on_the_pages_have_the_options_they_show(command: str) -> None:
     name, *words = command.split()[1:]

@@ -17,7 +17,7 @@ ALLOWED = {
     "kernels": set(),
     "codecs": {"kernels", "checks", "entry_points"},
     "control": {"codecs"},
-    "methods": {"control", "codecs", "checks", "entry_points"},
+    "methods": {"control", "codecs", "checks", "entry_points", "memory"},
     "torch_private": set(),
     "memory": {"torch_private"},
     "autograd": {"methods", "control", "codecs", "kernels", "memory", "warning", "torch_private"},

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from actzip.methods import (
         ACGC,
         ActNN,
+        Auto,
         Comet,
         Division,
         Fixed,
@@ -44,6 +45,7 @@ __all__ = [
     "ACGC",
     "ActNN",
     "ActzipWarning",
+    "Auto",
     "BrokenBoundError",
     "Comet",
     "Division",
@@ -83,7 +85,7 @@ _MODULES = {
     "actzip.instance": "apply_to_instance",
     "actzip.memory.measure": "Measurement measure",
     "actzip.methods": (
-        "ACGC ActNN Comet Division Fixed Guarded Lossless Method Role Site register_method"
+        "ACGC ActNN Auto Comet Division Fixed Guarded Lossless Method Role Site register_method"
     ),
     "actzip.methods.base": "Policy",
     "actzip.noise": "NoiseReport",

@@ -25,7 +25,7 @@ def compress(
     seed: int = 0,
     guard: bool = False,
     eval_mode: bool = False,
-    derive: bool = True,
+    derive: bool | None = None,
     replace: bool = False,
     **options: Any,
 ) -> Session:
@@ -42,8 +42,9 @@ def compress(
     min_bytes  tensors in smaller storages are left alone
     seed       of the rounding; PyTorch's random streams are never touched
     guard      raise precision, with a warning, when gradients or losses leave their band
-    derive     `lossless` does not keep what a cheap op (norm, activation, arithmetic, cast) makes
-               again bit for bit; False: it does
+    derive     what a cheap op (norm, activation, arithmetic, dropout, cast) makes of a tensor that
+               is stored is made again and not stored: `lossless` does so where it comes back bit
+               for bit, other methods only with True, from what their codes give back; False: none
     eval_mode  compress passes with gradients in eval mode too (fine-tuning with frozen BatchNorm)
     replace    remove the session that the model has, if any
     """

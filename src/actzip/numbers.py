@@ -61,9 +61,14 @@ class Numbers:
         depth  put modules together whose paths begin with the same so many names
         top    only so many lines, and one for the rest
         """
-        return report.table(
+        said = report.table(
             self.totals(), repr(self.method), peak=self._totals.step_peak, depth=depth, top=top
         )
+        lines = self._policy.summary()
+        if lines and self._noise is not None:
+            share = self._noise.total.share
+            lines.append(f"measured by gradient_noise: {share:.2%} of SGD's variance")
+        return said + "".join(f"{line}\n" for line in lines)
 
     def explain(self, name: str = "") -> str:
         """Why the saved tensors of a module or site were or were not compressed, and what to do."""

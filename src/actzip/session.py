@@ -23,7 +23,8 @@ from actzip.autograd.watcher import Watcher
 from actzip.control.distributed import is_together
 from actzip.control.statistics import Statistics, sample_indices
 from actzip.memory.heap import give_back
-from actzip.methods.base import Method, Policy
+from actzip.memory.step_peak import StepPeak
+from actzip.methods.base import Derives, Method, Policy
 from actzip.noise import NoiseReport
 from actzip.numbers import Numbers
 from actzip.warning import warn
@@ -57,9 +58,11 @@ class Session(Numbers):
         min_bytes: int,
         seed: int,
         eval_mode: bool = False,
-        derive: bool = True,
+        derive: bool | None = None,
     ):
         super().__init__(method, method.start(optimizer), optimizer, min_bytes)
+        if model is not None:
+            self._policy.attach(model)
         self.seed = seed
         self._derives = derive
         self._model = None if model is None else weakref.ref(model)
@@ -69,6 +72,7 @@ class Session(Numbers):
         self._trains = True  # False: its passes are not those of a training run
         self._looks = False  # whether this step is looked at
         self._looked = False  # whether the last pass was looked at
+        self._meter = StepPeak()
         self._ran: list[int] = []  # ids of the modules that were called in this step
         self._paths = Paths()
         self._lock = threading.Lock()
@@ -155,6 +159,7 @@ class Session(Numbers):
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs to go on bit for bit."""
+        self._hear_peak()
         return {
             "version": _STATE,
             "method": repr(self.method),
@@ -186,6 +191,8 @@ class Session(Numbers):
             self._attachment.remove()
             self._attachment = None
             self._totals.remove()
+            self._policy.stop()
+            self._meter.end()
             model = None if self._model is None else self._model()
             if model is not None and session_of(model) is self:
                 del _SESSIONS[model]
@@ -246,7 +253,11 @@ class Session(Numbers):
                 self._ran = []
                 self._statistics.indices, self._indices = self._indices, None
                 self._statistics.together = is_together(root)
-                self._looks = self._trains and self._learn(self.step - 1)
+                if self._trains:
+                    self._looks = self._learn(self.step - 1)
+                    self._measure(root)
+                else:
+                    self._looks = False
             self._ran.append(id(running))
             step, learns, turn = self.step - 1, self._looks, len(self._ran) - 1
         self._tell()
@@ -262,7 +273,7 @@ class Session(Numbers):
             paths=self._paths,
             pool=self._pool,
             failures=self._failures,
-            derive=self._derives and self._policy.derives,
+            derives=self._mode(),
             observer=observer,
         )
         forward_pass = ForwardPass(settings, root, running)
@@ -270,14 +281,33 @@ class Session(Numbers):
             self._totals.begin(forward_pass)
         return forward_pass
 
+    def _mode(self) -> Derives:
+        """What is made again: what the method makes, if the user did not say."""
+        own = self._policy.derives
+        if self._derives is None or (self._derives and own is not Derives.NOTHING):
+            return own
+        return Derives.LOSSY if self._derives else Derives.NOTHING
+
     def _learn(self, step: int) -> bool:
         """Whether the method wants to look at this pass's backward."""
         try:
+            self._hear_peak()
             return self._policy.begin(step, self._statistics)
         except Exception as error:  # precision stays as it was
             if not self._failures.contain(error):
                 raise
             return False
+
+    def _hear_peak(self) -> None:
+        """Tell the method the peak of the last pass, if that was measured."""
+        peak = self._meter.end()
+        if peak is not None:
+            self._policy.peaked(peak)
+
+    def _measure(self, root: nn.Module | None) -> None:
+        """Measure the peak of the pass that begins, for a method that asks for it."""
+        if root is not None and self._policy.wants_peak:
+            self._meter.begin(root, self.optimizer, self._pool.nbytes)
 
     def _tell(self) -> None:
         for message in self._policy.messages():
@@ -288,6 +318,9 @@ class Session(Numbers):
         if not self._trains or (self._model is None and forward_pass.empty and self._totals.last):
             return  # empty: the tail of a `with` after its last backward
         self._totals.finish(forward_pass)
+        if self._looks or self._policy.wants_peak:
+            stats = forward_pass.stats()
+            self._policy.passed(stats.raw_bytes, stats.stored_bytes)
         if not (forward_pass.compressed or forward_pass.gave_way or self._warned):
             blind = not forward_pass.visited and _is_trained(forward_pass.root)
             message = report.nothing(forward_pass.stats(), self.min_bytes, blind=blind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -15,8 +15,8 @@ from actzip.codecs.memory_order import unexpand
 from actzip.codecs.payload import Allocate, Coded, Payload
 from actzip.codecs.raw_groups import with_raw
 from actzip.codecs.registry import register
-from actzip.kernels.dual_layout import Axis, DualLayout
-from actzip.kernels.group_layout import ROUNDING, GroupLayout
+from actzip.kernels.dual_layout import DualLayout
+from actzip.kernels.group_layout import ROUNDING
 
 _ALIGN = ("ceil", "original")
 
@@ -150,18 +150,10 @@ class Dual(Codec):
 
     def _layout(self, x: Tensor) -> DualLayout:
         before, *sizes, after = x.shape
-        depth, height, width = (
-            Axis(max(1, size), self.block, self.align == "original") for size in sizes
+        original = self.align == "original"
+        return DualLayout.of(
+            before, sizes, after, self.block, self.bits, original, self.rounding, self.zero, x.dtype
         )
-        size = depth.size * height.size * width.size
-        maps = x.numel() // size
-        rest = GroupLayout(
-            1, maps * size, size, (self.bits,), ROUNDING[self.rounding], self.zero, x.dtype
-        )
-        if after <= 1 or not maps:
-            return DualLayout(maps, (depth, height, width), rest)
-        rest = replace(rest, samples=before, n=size * after, bits=(self.bits,) * before)
-        return DualLayout(maps, (depth, height, width), rest, after)
 
     def least_bytes(self, x: Tensor) -> int:
         return x.numel() * self.bits // 8

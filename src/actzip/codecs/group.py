@@ -170,8 +170,8 @@ class Group(Codec):
 def _layout(
     codec: Group, samples: int, n: int, bits: tuple[int, ...], dtype: torch.dtype
 ) -> GroupLayout:
-    size = min(codec.group_size, max(32, -(-n // 32) * 32))
-    return GroupLayout(samples, n, size, bits, ROUNDING[codec.rounding], codec.zero, dtype)
+    rounding, zero = codec.rounding, codec.zero
+    return GroupLayout.of(samples, n, codec.group_size, bits, rounding, zero, dtype)
 
 
 #: With one number of bits the same few layouts come in every step.

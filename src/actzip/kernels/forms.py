@@ -3,7 +3,7 @@
 A module `<backend>/<form>.py` has the functions of its Protocol here, and every backend's write the
 same bytes. Tensors are on one device; `data` is 1-D uint8. Numbers that only the device knows come
 back as `int | Tensor`: an int where reading is free, else a tensor that the host need not look at
-now. A seed is a number of 64 bits.
+now. A seed is a number of 64 bits, or where it says so an int64 on the device.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ Room = Callable[[int], Tensor]
 class GroupForm(Protocol):
     """Codes with a least value and a step per group; group_layout.py says where they are."""
 
-    def encode(self, x: Tensor, layout: GroupLayout, seed: int, data: Tensor) -> int | Tensor:
+    def encode(
+        self, x: Tensor, layout: GroupLayout, seed: int | Tensor, data: Tensor
+    ) -> int | Tensor:
         """Metadata and codes into `data`; returns the elements in raw groups."""
 
     def store_raw(self, x: Tensor, layout: GroupLayout, data: Tensor) -> None:
@@ -34,7 +36,12 @@ class GroupForm(Protocol):
         others will decode to NaN."""
 
     def decode(
-        self, data: Tensor, layout: GroupLayout, seed: int, out: Tensor, trusted: bool = False
+        self,
+        data: Tensor,
+        layout: GroupLayout,
+        seed: int | Tensor,
+        out: Tensor,
+        trusted: bool = False,
     ) -> None:
         """The values. trusted: made by this process, nothing is read to refuse damage."""
 
@@ -45,13 +52,20 @@ class GroupForm(Protocol):
 class DualForm(Protocol):
     """Block averages, and a group code of what they leave; dual_layout.py says where they are."""
 
-    def encode(self, x: Tensor, layout: DualLayout, seed: int, data: Tensor) -> int | Tensor:
+    def encode(
+        self, x: Tensor, layout: DualLayout, seed: int | Tensor, data: Tensor
+    ) -> int | Tensor:
         """As of GroupForm, of a 1-D tensor."""
 
     def store_raw(self, x: Tensor, layout: DualLayout, data: Tensor) -> None: ...
 
     def decode(
-        self, data: Tensor, layout: DualLayout, seed: int, out: Tensor, trusted: bool = False
+        self,
+        data: Tensor,
+        layout: DualLayout,
+        seed: int | Tensor,
+        out: Tensor,
+        trusted: bool = False,
     ) -> None: ...
 
     def nonzero(self, data: Tensor, layout: DualLayout, out: Tensor) -> None: ...

@@ -20,7 +20,7 @@ from actzip.kernels.triton.device import dual as device
 from actzip.kernels.triton.launch import TILE, power_of_two
 
 
-def encode(x: Tensor, layout: DualLayout, seed: int, data: Tensor) -> int | Tensor:
+def encode(x: Tensor, layout: DualLayout, seed: int | Tensor, data: Tensor) -> int | Tensor:
     if x.numel() == 0:
         return 0
     if _too_large(layout):
@@ -66,7 +66,9 @@ def store_raw(x: Tensor, layout: DualLayout, data: Tensor) -> None:
         group.store_raw(x, layout.rest, data[layout.averages_size :])
 
 
-def decode(data: Tensor, layout: DualLayout, seed: int, out: Tensor, trusted: bool = False) -> None:
+def decode(
+    data: Tensor, layout: DualLayout, seed: int | Tensor, out: Tensor, trusted: bool = False
+) -> None:
     if data.numel() < layout.averages_size + layout.rest.offsets[-1]:
         raise DamagedError(f"averages and codes need more than {data.numel()} bytes")
     if _too_large(layout):

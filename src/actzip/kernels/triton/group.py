@@ -35,7 +35,7 @@ _HELD = 8192
 _LONG = 1 << 33
 
 
-def encode(x: Tensor, layout: GroupLayout, seed: int, data: Tensor) -> int | Tensor:
+def encode(x: Tensor, layout: GroupLayout, seed: int | Tensor, data: Tensor) -> int | Tensor:
     if layout.n == 0 or layout.samples == 0:
         return 0
     if too_large(layout.group):
@@ -82,7 +82,7 @@ def store_raw(x: Tensor, layout: GroupLayout, data: Tensor) -> None:
 
 
 def decode(
-    data: Tensor, layout: GroupLayout, seed: int, out: Tensor, trusted: bool = False
+    data: Tensor, layout: GroupLayout, seed: int | Tensor, out: Tensor, trusted: bool = False
 ) -> None:
     _check(data, layout)
     if out.numel():
