@@ -36,7 +36,7 @@ ACTZIP_INLINE bool put_bytes(const Integers& v, const Squeeze& how, Direct direc
   return true;
 }
 
-// A whole chunk of dithered values in one channel, as bounded_bytes.hpp has it; false leaves all as
+// A whole chunk of dithered values in one channel, as bytes.hpp has it; false leaves all as
 // it was.
 template <class T>
 inline bool squeeze_bytes(const Spec& spec, const T* x, int64_t first, const Squeeze& how, Direct direct,

@@ -1,4 +1,4 @@
-// One block of 64 values in four AVX-512 registers: quantize and dequantize of bounded_quant.hpp for
+// One block of 64 values in four AVX-512 registers: quantize and dequantize of quant.hpp for
 // all types that are computed in float32. Operation by operation the same, so the bytes are too.
 #pragma once
 

@@ -129,7 +129,7 @@ ACTZIP_INLINE Bytes load_whole(Bits<0> bits, const uint8_t* in) {
 // code + base of 32 elements from their bit planes, and which codes are not 0.
 template <int N>
 ACTZIP_INLINE void unpack_floats(Bits<N> bits, const uint8_t* in, float base, F* q, Mask* nonzero) {
-  if constexpr (0 < N && N <= kAdded) {
+  if constexpr (0 < N && N <= kFewBits) {
     unpack_few(bits, in, base, q, nonzero);
   } else {
     widen_bytes(load_whole(bits, in), q);

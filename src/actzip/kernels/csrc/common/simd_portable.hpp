@@ -156,9 +156,9 @@ ACTZIP_INLINE Bytes twice_and_plane(const Bytes& a, uint32_t word) {
   return each_byte([&](int i) { return uint8_t(2 * a.a[i] + (word >> i & 1)); });
 }
 
-constexpr int kAdded = 0;  // only AVX-512 has an unpack_few
+constexpr int kFewBits = 0;  // no unpack_few
 
-// The least and the largest of 16-bit floats, as integers in their order (group_range.hpp).
+// The least and the largest of 16-bit floats, as integers in their order (group/range.hpp).
 template <bool Zero> struct SeenWords {
   int16_t lo = 0x7fff, hi = -0x8000;
   template <class T> ACTZIP_INLINE void see(const T* x) {

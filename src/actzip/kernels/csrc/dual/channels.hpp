@@ -1,7 +1,7 @@
 // Maps of Dual whose channels are innermost in memory, side by side: vectors run over channels.
 //
 // A tile is `width` channels of one sample; position s of the map is at x + s * stride. Every sum
-// runs in the order of dual_map.hpp, so that averages and ranges are those of a map alone.
+// runs in the order of map.hpp, so that averages and ranges are those of a map alone.
 #pragma once
 
 #include "dual/map.hpp"

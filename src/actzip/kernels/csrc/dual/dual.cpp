@@ -1,7 +1,7 @@
 // Dual: block averages in half the bits, the rest of each map as a group code; reference/dual.py.
 //
 // Payload: averages of all maps | group payload of what is left, a map being a group. A map that is
-// raw there holds its original values. zero: code 0 is an exact zero. dual_last.cpp is the same for
+// raw there holds its original values. zero: code 0 is an exact zero. last.cpp is the same for
 // maps whose channels are innermost in memory.
 #include "dual/blocks.hpp"
 #include "group/code.hpp"
