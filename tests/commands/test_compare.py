@@ -118,7 +118,7 @@ def test_quick_is_every_method_on_the_digits_and_can_be_changed() -> None:
     assert {run.config.data for run in runs} == {"digits"}
     (changed, *_) = compare._runs(params(epochs=1, model="resnet8"))
     assert (changed.config.epochs, changed.config.model) == (1, "resnet8")
-    assert changed.config == make(model="resnet8", epochs=1, batch=64)
+    assert changed.config == make(model="resnet8", epochs=1, batch=64, side=24)
 
 
 def test_quick_skips_what_the_machine_is_slow_at_unless_it_is_named(

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from actzip.codecs import Group
 from actzip.kernels import forms
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.native import library
+from actzip.kernels.native.prototypes import PROTOTYPES
 
 FORMS = [
     *("group", "dual", "mask", "index", "window", "cast", "planes"),
@@ -122,6 +124,38 @@ def test_a_library_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(library, "INTERFACE", -1)
     with pytest.warns(RuntimeWarning, match="built from other sources"):
         assert not library.available()
+
+
+@pytest.mark.usefixtures("_forget_library")
+@pytest.mark.parametrize(
+    ("name", "letters", "said"),
+    [
+        ("mask_encode", "riiiwi", "its mask_encode takes riiiuwi and not riiiwi"),
+        ("no", "", "no no"),
+    ],
+)
+def test_a_library_with_other_parameters_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, name: str, letters: str, said: str
+) -> None:
+    monkeypatch.setitem(PROTOTYPES, name, letters)
+    with pytest.warns(RuntimeWarning, match=f"built from other sources: .*{said}"):
+        assert not library.available()
+
+
+def test_every_entry_is_declared() -> None:
+    sources = Path(library.__file__).parents[1].glob("csrc/*/*.cpp")
+    entries = {n for f in sources for n in re.findall(r"ACTZIP_ENTRY\((\w+)\)", f.read_text())}
+    assert entries == PROTOTYPES.keys()
+
+
+def test_a_call_with_other_parameters_than_declared_is_an_error() -> None:
+    data, out = torch.zeros(1, dtype=torch.uint8), torch.zeros(100)
+    with pytest.raises(TypeError, match=r"mask_decode\(rwiiui\) takes a tensor where int"):
+        library.call("mask_decode", data, 0, out, 100, 0, 1)
+    with pytest.raises(TypeError, match="takes a number where Tensor was given"):
+        library.call("mask_decode", data, out, 0, out, 0, 1)
+    with pytest.raises(TypeError, match=r"mask_decode\(rwiiui\) takes 6 parameters, got 2"):
+        library.call("mask_decode", data, out)
 
 
 def test_a_status_becomes_an_error() -> None:

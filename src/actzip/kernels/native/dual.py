@@ -1,4 +1,4 @@
-"""Block averages and a group code: binding to csrc/dual/dual.cpp and dual_last.cpp.
+"""Block averages and a group code: binding to csrc/dual/dual.cpp and last.cpp.
 
 Signatures as in reference/dual.py."""
 

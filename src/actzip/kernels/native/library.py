@@ -19,8 +19,10 @@ import torch
 from torch import Tensor
 
 from actzip.kernels.errors import DamagedError
+from actzip.kernels.native.prototypes import PROTOTYPES, difference
 
-#: Equals actzip_interface() in csrc/common/isa.cpp; a library built from other sources is not used.
+#: Equals actzip_interface() in csrc/common/isa.cpp, and changes with what an entry does; what it
+#: takes is in prototypes.py. A library built from other sources is not used.
 INTERFACE = 5
 
 #: Instruction sets by the numbers of csrc/common/isa.cpp; ACTZIP_ISA names the one to use.
@@ -68,10 +70,11 @@ def _load() -> ctypes.CDLL | None:
     if path is not None:
         try:
             loaded = ctypes.CDLL(str(path))
-            if loaded.actzip_interface() == INTERFACE:
+            other = difference(loaded)
+            if not other and loaded.actzip_interface() == INTERFACE:
                 _choose(loaded, os.environ.get("ACTZIP_ISA"))
                 return loaded
-            reason = f"{path.name} was built from other sources"
+            reason = f"{path.name} was built from other sources" + (other and f": {other}")
         except (OSError, AttributeError) as error:
             reason = f"{path.name} does not load ({error})"
     warnings.warn(_HOW_TO_BUILD.format(reason=reason), RuntimeWarning, stacklevel=2)
@@ -113,15 +116,19 @@ def call(name: str, *args: int | Tensor) -> int:
     Tensors are dense: elements that lie apart in memory would reach past these bytes. Raises
     DamagedError or ValueError for a negative status, else returns the result.
     """
+    entry, letters, pack = _ENTRIES.get(name) or _entry(name)
     words: list[int] = []
-    for a in args:
+    if len(args) != len(letters):
+        raise TypeError(f"{name}({letters}) takes {len(letters)} parameters, got {len(args)}")
+    for letter, a in zip(letters, args, strict=True):
+        if isinstance(a, Tensor) != (letter in "rw"):
+            what = "a tensor" if letter in "rw" else "a number"
+            raise TypeError(f"{name}({letters}) takes {what} where {type(a).__name__} was given")
         if isinstance(a, Tensor):
             words += (a.data_ptr(), a.nbytes)
         else:
             words.append(a)
-    count = len(words)
-    entry = _ENTRIES.get(name) or _entry(name)
-    status = int(entry(struct.pack(f"={count}q", *words), count))
+    status = int(entry(pack(*words), len(words)))
     if status >= 0:
         return status
     if status == DAMAGED:
@@ -130,13 +137,18 @@ def call(name: str, *args: int | Tensor) -> int:
     raise ValueError(f"{name}: {what}")
 
 
-_ENTRIES: dict[str, Callable[[bytes, int], int]] = {}
+#: An entry that takes its parameters as words of 64 bits and how many there are, the letters of
+#: prototypes.py, and what packs the words.
+_Entry = tuple[Callable[[bytes, int], int], str, Callable[..., bytes]]
+_ENTRIES: dict[str, _Entry] = {}
 
 
-def _entry(name: str) -> Callable[[bytes, int], int]:
-    """The entry, which takes its parameters as words of 64 bits, and how many there are."""
+def _entry(name: str) -> _Entry:
+    letters = PROTOTYPES[name]
     prototype = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64)
-    return _ENTRIES.setdefault(name, prototype((f"actzip_{name}", _require())))
+    words = sum(2 if letter in "rw" else 1 for letter in letters)
+    entry = prototype((f"actzip_{name}", _require()))
+    return _ENTRIES.setdefault(name, (entry, letters, struct.Struct(f"={words}q").pack))
 
 
 def _require() -> ctypes.CDLL:
