@@ -17,7 +17,7 @@ ALLOWED = {
     "kernels": set(),
     "codecs": {"kernels", "checks", "entry_points"},
     "control": {"codecs"},
-    "methods": {"control", "codecs", "checks", "entry_points"},
+    "methods": {"control", "codecs", "checks", "entry_points", "memory"},
     "torch_private": set(),
     "memory": {"torch_private"},
     "autograd": {"methods", "control", "codecs", "kernels", "memory", "warning", "torch_private"},
@@ -25,10 +25,9 @@ ALLOWED = {
     "noise": set(),
     "warning": set(),
     "numbers": {"noise", "report", "autograd", "methods"},
-    "api": {
-        *("numbers", "noise", "warning", "report", "autograd", "methods", "control", "memory"),
-        "torch_private",
-    },
+    "session": {"numbers", "noise", "warning", "report"}
+    | {"autograd", "methods", "control", "memory"},
+    "api": {"session", "methods", "warning", "torch_private"},
     "growth": {"api", "memory"},
     "instance": {"api", "methods"},
     "integrations": {"api", "instance", "methods", "warning"},

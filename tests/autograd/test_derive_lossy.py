@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -407,6 +408,23 @@ def test_nothing_of_a_dropped_graph_is_held() -> None:
             assert session.live_bytes == 0
         finally:
             gc.enable()
+
+
+def test_what_the_next_node_needs_too_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = []
+    decode = Group.decode
+
+    def spy(self: Group, *args: Any, **options: Any) -> Tensor:
+        decoded.append(1)
+        return decode(self, *args, **options)
+
+    monkeypatch.setattr(Group, "decode", spy)
+    model = Convolutions(nn.BatchNorm2d(16), nn.ReLU())
+    with actzip.compress(model, FINE, min_bytes=0, derive=True):
+        gradients(model, _squares(MAPS))
+    assert len(decoded) == 2, (
+        "BatchNorm's input, for the convolution behind it too; the first input"
+    )
 
 
 def test_a_derived_readers_weight_counts_at_the_tensor_it_is_made_from() -> None:

@@ -87,7 +87,7 @@ class Derivation(Source):
     def get(self, given: Given | None = None) -> Tensor:
         """The values, or what they would be with other ones in place of what is stored."""
         if given is None:  # each source is decoded once, however often it is read on the way
-            given = {source: source.tensor() for source in self.sources}
+            given = {source: source.lend() for source in self.sources}
         args = [self._value(a, given) for a in self.args]
         kwargs = {name: self._value(a, given) for name, a in self.kwargs.items()}
         still = torch.autocast(self.like.device.type, enabled=False)
@@ -100,7 +100,7 @@ class Derivation(Source):
 
     def gives(self, t: Tensor) -> bool:
         """Whether it comes back bit for bit."""
-        made = self.get()
+        made = self.get({source: source.tensor() for source in self.sources})
         if made.dtype != t.dtype or made.size() != t.size() or made.stride() != t.stride():
             return False
         return _same_bits(made, t)

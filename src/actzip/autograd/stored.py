@@ -66,6 +66,7 @@ class Stored:
         "__weakref__",
         "_coded",
         "_decoded",
+        "_lent",
         "bits",
         "buffers",
         "copied",
@@ -90,6 +91,7 @@ class Stored:
         self.copied = False  #: copies of it are read from here: edits of it must not reach them
         self.site = ""  #: the name of the site that its values are stored for
         self._decoded: tuple[StorageWeakRef, Place, torch.dtype] | None = None
+        self._lent: Tensor | None = None
         self._coded = False
         self._settle()
 
@@ -123,7 +125,8 @@ class Stored:
         self, role: Role, value: Payload | Source | None, *, bits: Payload | None = None
     ) -> None:
         """Another need came: keep `value` instead, and only these bits of a mask."""
-        self.role, self.value, self.bits, self._decoded = role, value, bits, None
+        self.role, self.value, self.bits = role, value, bits
+        self._decoded = self._lent = None
         self._settle()
 
     def holds(self, now: Tensor) -> bool:
@@ -140,6 +143,7 @@ class Stored:
 
         `given`: other tensors to compute a derived one from, see derivation.py
         """
+        lent, self._lent = self._lent, None
         if isinstance(self.value, Kept):
             return self.value.get()
         assert self.value is not None, "a mask was asked for values"
@@ -147,6 +151,7 @@ class Stored:
             ref, place, dtype = self._decoded
             storage = storage_from_weak(ref.cdata)
             if storage is not None:
+                del lent
                 empty = torch.empty(0, dtype=dtype, device=storage.device)
                 return empty.set_(storage, place.offset, place.size, place.stride)
         if isinstance(self.value, Source):
@@ -156,6 +161,14 @@ class Stored:
         if self.relu and self.bits is not None and not self.value.codec.keeps_zeros:
             decoded.mul_(self.decode(self.bits))  # what ReLU made zero is known to be zero
         return self._remember(decoded)
+
+    def lend(self) -> Tensor:
+        """The values for something that is made from them: its own reader, which mostly comes next,
+        finds them decoded."""
+        values = self.tensor()
+        if isinstance(self.value, Payload):
+            self._lent = values
+        return values
 
     def _masked(self, made: Tensor) -> Tensor:
         """Of a ReLU that is not the last word: what its bits say is off is zero."""

@@ -96,6 +96,7 @@ class Policy(ABC):
     swap: bool = False  #: payloads of tensors on a GPU wait for backward in host memory
     #: which results of cheap ops are not stored but made again, unless the user says otherwise
     derives: Derives = Derives.NOTHING
+    wants_peak: bool = False  #: whether the peak of the pass that begins is to be measured
     history: int = 1  #: how many readings of each site the statistics keep
 
     @abstractmethod
@@ -116,6 +117,22 @@ class Policy(ABC):
         True asks for statistics of this pass's backward; they cost a look at every gradient.
         """
         return False
+
+    def attach(self, model: torch.nn.Module) -> None:  # noqa: B027  # most need not know
+        """The session is this model's; a ValueError when the method cannot work for it."""
+
+    def stop(self) -> None:  # noqa: B027  # most leave nothing on the model
+        """The session is removed: nothing of the method stays on the model."""
+
+    def peaked(self, peak: int) -> None:  # noqa: B027  # most do not ask
+        """The most bytes that tensors held in the last pass, which `wants_peak` asked for."""
+
+    def summary(self) -> list[str]:
+        """What a report ends with."""
+        return []
+
+    def passed(self, raw: int, stored: int) -> None:  # noqa: B027  # most do not count
+        """A forward pass is over: bytes that PyTorch would have kept, and that were kept."""
 
     def messages(self) -> list[str]:
         """What the user should know and was not told yet."""

@@ -64,6 +64,21 @@ class _Policy(Policy):
             self._variances[site.name] = variance(code, tensor)
         return code
 
+    def attach(self, model: torch.nn.Module) -> None:
+        self._inner.attach(model)
+
+    def stop(self) -> None:
+        self._inner.stop()
+
+    def peaked(self, peak: int) -> None:
+        self._inner.peaked(peak)
+
+    def summary(self) -> list[str]:
+        return self._inner.summary()
+
+    def passed(self, raw: int, stored: int) -> None:
+        self._inner.passed(raw, stored)
+
     def reason(self, site: Site) -> str:
         return self._inner.reason(site)
 
@@ -71,6 +86,7 @@ class _Policy(Policy):
         if self._looking:
             self._judge(statistics)
         asked = self._inner.begin(step, statistics)
+        self.wants_peak, self.derives = self._inner.wants_peak, self._inner.derives
         self._step = step
         self._looking = asked or is_look(step, self._interval)
         self._variances = {}
@@ -105,7 +121,7 @@ class _Policy(Policy):
 
     def messages(self) -> list[str]:
         said, self._said = self._said, []
-        return said
+        return [*self._inner.messages(), *said]
 
     def state_dict(self) -> dict[str, Any]:
         return {
