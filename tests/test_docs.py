@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import actzip
 from actzip.cli import app
+from actzip.memory.sizes import read_bytes
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -59,3 +63,18 @@ def test_commands_on_the_pages_have_the_options_they_show(command: str) -> None:
     for word in words:
         if word.startswith("--"):
             assert word.partition("=")[0] in said, f"{command}: no option {word}"
+
+
+@pytest.mark.parametrize("method", [actzip.ActNN, actzip.Division, actzip.Comet, actzip.ACGC])
+def test_the_options_on_a_methods_page_have_the_defaults_of_the_code(
+    method: type[actzip.Method],
+) -> None:
+    text = (ROOT / "docs" / "methods" / f"{method.__name__.lower()}.md").read_text()
+    table = text[text.index("| option | default |") :].partition("\n\n")[0]
+    shown = dict(re.findall(r"^\| `(\w+)` \| `?(.*?)`? \|", table, re.MULTILINE))
+    given = {each.name: each.default for each in fields(method) if each.name in shown}
+    assert shown.keys() == given.keys()
+    assert len(shown) >= 5
+    for name, written in shown.items():
+        read = read_bytes(written) if "iB" in written else ast.literal_eval(written)
+        assert read == given[name], name

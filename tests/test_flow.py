@@ -25,10 +25,9 @@ ALLOWED = {
     "noise": set(),
     "warning": set(),
     "numbers": {"noise", "report", "autograd", "methods"},
-    "api": {
-        *("numbers", "noise", "warning", "report", "autograd", "methods", "control", "memory"),
-        "torch_private",
-    },
+    "session": {"numbers", "noise", "warning", "report"}
+    | {"autograd", "methods", "control", "memory"},
+    "api": {"session", "methods", "warning", "torch_private"},
     "growth": {"api", "memory"},
     "instance": {"api", "methods"},
     "integrations": {"api", "instance", "methods", "warning"},

@@ -87,9 +87,10 @@ class Numbers:
         step_peak_stored_bytes  the same in this training step
         noise_share             quantization variance / SGD variance, by the last `gradient_noise`
         noise_bias              bias² / squared gradient, by the last `gradient_noise`
+        noise_predicted         with method="auto": the share that it predicts
         guard_level             with guard=True: how often errors were halved
 
-        The last three are there when they are known.
+        The last four are there when they are known.
         """
         sums = Stats(passes=0) if self._totals.last is None else self._totals.sums()
         total = None if self._noise is None else self._noise.total

@@ -113,11 +113,6 @@ class Split(Codec):
             start += _aligned(length)
         return found
 
-    def decode_part(self, payload: Payload, i: int, out: Tensor | None = None) -> Tensor:
-        """The samples of part i alone: what `decode` gives for them."""
-        piece = self.pieces(payload)[i].payload
-        return piece.codec.decode(piece, out)
-
     def _cuts(self, shape: Sequence[int], stride: Sequence[int]) -> list[tuple[int, int]]:
         return cuts(shape[0], 1 if stride[0] == 0 else self.parts)
 
