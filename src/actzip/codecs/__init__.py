@@ -3,6 +3,7 @@
 from actzip.codecs.base import Codec, Payload, PayloadError, register, registered
 from actzip.codecs.bounded import Bounded
 from actzip.codecs.cast import Cast
+from actzip.codecs.dithered import Dithered
 from actzip.codecs.dual import Dual
 from actzip.codecs.fixedpoint import FixedPoint
 from actzip.codecs.group import Group
@@ -18,6 +19,7 @@ __all__ = [
     "Bounded",
     "Cast",
     "Codec",
+    "Dithered",
     "Dual",
     "FixedPoint",
     "Group",

@@ -23,6 +23,8 @@ from actzip.kernels.native import library
 
 #: "reference" or "triton" forces that backend; read from the environment when actzip is imported.
 FORCED = os.environ.get("ACTZIP_KERNELS")
+#: Formats that the native library does not have.
+_PLAIN = ("cast", "dithered")
 _MODULES: dict[tuple[str, str], ModuleType] = {}
 
 
@@ -44,7 +46,7 @@ def of(tensor: Tensor, form: str) -> ModuleType:
     key = (_backend(tensor.device.type), form)
     module = _MODULES.get(key)
     if module is None:
-        lacks = form not in triton.FORMS if key[0] == "triton" else form == "cast"
+        lacks = form not in triton.FORMS if key[0] == "triton" else form in _PLAIN
         name = "reference" if lacks else key[0]
         module = _MODULES[key] = importlib.import_module(f"{__name__}.{name}.{form}")
     return module
