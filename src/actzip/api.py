@@ -16,7 +16,7 @@ from actzip import methods, noise, report
 from actzip.autograd import nesting
 from actzip.autograd.attachment import Attachment
 from actzip.autograd.failures import Failures
-from actzip.autograd.forward_pass import Settings, Trace
+from actzip.autograd.forward_pass import ForwardPass, Settings
 from actzip.autograd.module_paths import Paths
 from actzip.autograd.observe import Observer
 from actzip.autograd.watcher import Watcher
@@ -292,7 +292,7 @@ class Session(Numbers):
     def _watch(self, module: nn.Module) -> Watcher:
         return Watcher(lambda: self._begin(module), self._finished)
 
-    def _begin(self, running: nn.Module | None) -> Trace:
+    def _begin(self, running: nn.Module | None) -> ForwardPass:
         """A pass of the model begins, or of a part of it that is called without the model.
 
         Parts that are called in turn, an encoder and then a decoder, make one step.
@@ -323,10 +323,10 @@ class Session(Numbers):
             derive=self._derives and self._policy.derives,
             observer=observer,
         )
-        trace = Trace(settings, root, running)
+        forward_pass = ForwardPass(settings, root, running)
         if self._trains:
-            self._totals.begin(trace)
-        return trace
+            self._totals.begin(forward_pass)
+        return forward_pass
 
     def _learn(self, step: int) -> bool:
         """Whether the method wants to look at this pass's backward."""
@@ -342,13 +342,13 @@ class Session(Numbers):
             self.log.append(message)
             warn(message)
 
-    def _finished(self, trace: Trace) -> None:
-        if not self._trains or (self._model is None and trace.empty and self._totals.last):
+    def _finished(self, forward_pass: ForwardPass) -> None:
+        if not self._trains or (self._model is None and forward_pass.empty and self._totals.last):
             return  # empty: the tail of a `with` after its last backward
-        self._totals.finish(trace)
-        if not (trace.compressed or trace.gave_way or self._warned):
-            blind = not trace.visited and _is_trained(trace.root)
-            message = report.nothing(trace.stats(), self.min_bytes, blind=blind)
+        self._totals.finish(forward_pass)
+        if not (forward_pass.compressed or forward_pass.gave_way or self._warned):
+            blind = not forward_pass.visited and _is_trained(forward_pass.root)
+            message = report.nothing(forward_pass.stats(), self.min_bytes, blind=blind)
             if message is not None:
                 self._warned = True
                 warn(message)

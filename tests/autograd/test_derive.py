@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import actzip
-from actzip.autograd.recipes import Derivation
+from actzip.autograd.calls import Derivation
 from training import assert_equal, assert_trains_the_same, gradients
 
 transformers = pytest.importorskip("transformers")

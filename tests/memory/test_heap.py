@@ -76,9 +76,16 @@ def test_tensors_begin_on_huge_pages_unless_the_user_says_no() -> None:
     assert after_import("0")[1] == 0
 
 
-def test_another_c_library_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_free_is_asked_for_whole_and_another_c_library_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept: list[int] = []
+    monkeypatch.setattr("actzip.memory.heap._trim", lambda: kept.append)
+    give_back()
+    assert kept == [0], "bytes that may stay"
     monkeypatch.setattr("actzip.memory.heap._trim", lambda: None)
     give_back()
+    assert kept == [0]
 
 
 def test_a_session_gives_memory_back_before_and_after_each_look_and_only_then(

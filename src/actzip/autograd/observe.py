@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from actzip.autograd.recipe import Reader
 from actzip.autograd.slots import Node, op, slots_of
-from actzip.autograd.stored import Reader
 from actzip.codecs.base import Codec, Payload
 from actzip.control import batchnorm_trail
 from actzip.control.backward import Backward
 from actzip.control.error import weights
+from actzip.control.layers import Route
 from actzip.control.op import Kind, Op
 from actzip.control.reading import Groups, Reading, reading
-from actzip.control.routes import Route
 from actzip.control.statistics import Statistics
 from actzip.torch_private import DisableTorchFunction
 
@@ -47,16 +47,14 @@ class Observer:
         first = names[0]
         for reader in readers.values():
             self._statistics.expect(reader.stored.site)
-            if self._statistics.by_layer:
-                owners = (p for p in leaves if p is not None)
-                self._statistics.layers.meet(reader.name, traits.kind, owners)
+            owners = (p for p in leaves if p is not None)
+            self._statistics.layers.expect(reader.name, traits.kind, owners)
         ends = [p is not None for p in leaves]
         at = traits.weight
         if at is not None and not ends[at]:
             made, conv = node.next_functions[at][0], traits.kind is Kind.CONVOLUTION
             ends[at] = made is not None and (conv or self._is_weight(made))
-        if self._statistics.by_layer:
-            self._statistics.layers.routes[first] = self._route(node, names, ends)
+        self._statistics.layers.connect(self._route(node, names, ends))
         self._watched[int(node._sequence_nr())] = first
         node.register_hook(_Look(self, node, readers, tuple(ends)))
 
@@ -119,9 +117,8 @@ class Observer:
     ) -> None:
         site = reader.stored.site
         self._statistics.add(self._step, site, found)
-        if self._statistics.by_layer:
-            self._statistics.layers.add(self._step, reader.name, site, found)
-            self._follow(b, reader, number, makers)
+        self._statistics.layers.add(self._step, reader.name, site, found)
+        self._follow(b, reader, number, makers)
         if self._indices is not None:
             known = self._shares.get(site)
             new = found.parameter + found.input
@@ -132,7 +129,7 @@ class Observer:
         for site, left in self._trails.pop(number, ()):
             weight = batchnorm_trail.weights(b, left)
             if weight is not None:
-                self._statistics.layers.follow(self._step, site, reader.name, weight)
+                self._statistics.layers.add_trail(self._step, site, reader.name, weight)
         made = [n for n in makers if n in self._watched]
         trail = batchnorm_trail.trail(b) if made else None
         if trail is not None:

@@ -69,7 +69,7 @@ def compare(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Train with several methods and seeds, one run at a time, and set them side by side.
+    """Train with several methods and seeds, one run at a time, and compare them.
 
     Ctrl-C keeps what is done; the same command with the same --out goes on.
     """

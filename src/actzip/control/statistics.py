@@ -37,7 +37,6 @@ class Statistics:
     def __init__(self, history: int = 1):
         self.history = history
         self.layers = Layers(history)  #: the same for each op that reads a site, by itself
-        self.by_layer = False  #: whether that is asked for
         self._readings: dict[str, deque[tuple[int, Reading]]] = {}
         self._table: dict[str, Tensor] = {}
         self.indices: Tensor | None = None  #: places in the data set of the samples at hand

@@ -76,8 +76,8 @@ class ACGC(Method):
     def start(self, optimizer: torch.optim.Optimizer | None) -> Policy:
         return _Policy(self)
 
-    def stands(self, signal: float) -> float:
-        """‖Δg‖² that a layer with ‖ĝ‖² = signal stands: e²·‖g‖².
+    def tolerance(self, signal: float) -> float:
+        """‖Δg‖² that a layer with ‖ĝ‖² = signal tolerates: e²·‖g‖².
 
         ĝ has its error in it: E‖ĝ‖² = ‖g‖² + E‖Δg‖², and at worst ‖ĝ‖ = (1 + e)·‖g‖.
         """
@@ -96,7 +96,7 @@ class _Policy(ByError):
         self.dense = method.codec == "fixed" and not method.skip_zeros
 
     def begin(self, step: int, statistics: Statistics) -> bool:
-        self.listen(statistics)
+        self._statistics = statistics
         if self._watching:
             self.learn()
         self._watching = is_look(step, self._method.interval)
@@ -106,7 +106,7 @@ class _Policy(ByError):
         rows = self._statistics.layers.readings(layer)
         return cautious(rows, min if self.worst else unlikely)
 
-    def stands(self, layer: str, reading: Reading) -> float:
+    def tolerance(self, layer: str, reading: Reading) -> float:
         """More safety where it costs less, and where fewer numbers make an error.
 
         Of batches, the part whose error is more than f times what was expected falls as 1/f⁴
@@ -118,7 +118,7 @@ class _Policy(ByError):
         elements = sizes.get(self._statistics.layers.site(layer), 1)
         small = math.sqrt(math.sqrt(max(sizes.values(), default=1) / max(1, elements)))
         few = 1 + 3 * math.sqrt(2 / max(1.0, float(reading.weight_count)))
-        return self._method.stands(float(reading.parameter_signal)) / (small * few)
+        return self._method.tolerance(float(reading.parameter_signal)) / (small * few)
 
     def coded(self, site: Site, tensor: Tensor, dim: int, errors: Floats) -> Codec:
         m = self._method

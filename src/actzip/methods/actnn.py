@@ -22,9 +22,9 @@ from torch import Tensor
 from actzip.codecs import Group
 from actzip.codecs.base import Codec
 from actzip.control import allocate
-from actzip.control.bit_allocation import Layer, Load, averages, squared_ranges
+from actzip.control.bit_allocation import CodedSite, averages, squared_ranges
 from actzip.control.op import NORMS, Kind
-from actzip.control.routes import factors
+from actzip.control.propagation import effects
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Role, Site
 
@@ -107,7 +107,7 @@ class _Adaptive(Policy):
 
     def __init__(self, method: ActNN):
         self._method = method
-        self._layers: dict[str, Layer] = {}
+        self._sites: dict[str, CodedSite] = {}
         self._average: dict[str, float] = {}  # bits of each site that has been solved for
         self._statistics = Statistics()
         self._watching = False
@@ -121,7 +121,7 @@ class _Adaptive(Policy):
         m = self._method
         size = group_at(site, tensor, m.group_size)
         if self._is_unknown(site):
-            self._layers.pop(site.name, None)  # no part of the budget
+            self._sites.pop(site.name, None)  # no part of the budget
             return Group(max(_UNKNOWN, math.ceil(m.bits)), size, m.rounding, zero=site.relu)
         average = self._average.get(site.name, self._start(site))
         # below two bits a code for zero would leave one level for all other values: biased
@@ -129,7 +129,7 @@ class _Adaptive(Policy):
         split = self._is_split(tensor)
         if self._watching or split:
             ranges = squared_ranges(tensor, size)
-            self._layers[site.name] = Layer(
+            self._sites[site.name] = CodedSite(
                 tensor.numel(), site.relu, _is_norm(site), split, _is_curved(site), ranges
             )
         if not split:
@@ -172,7 +172,7 @@ class _Adaptive(Policy):
     # -- backward told: bits for each layer ------------------------------------------------
 
     def begin(self, step: int, statistics: Statistics) -> bool:
-        self._statistics, statistics.by_layer = statistics, True
+        self._statistics = statistics
         if self._asked is not None and statistics.newest >= self._asked:
             self._learn()
             self._asked = None
@@ -186,36 +186,22 @@ class _Adaptive(Policy):
 
     def _learn(self) -> None:
         m, by_index = self._method, self._statistics.indices is not None
-        self._average.update(averages(self._layers, self._loads(), m.bits, m.bn_bits, by_index))
-
-    def _loads(self) -> dict[str, list[Load]]:
-        """What was told of every site that was met, in the order of forward."""
-        told = self._statistics.layers
-        readings = {layer: told.readings(layer)[-1][1] for layer in told}
-        travel = factors(told.routes, readings)
-        trails: dict[str, float] = {}
-        for (site, _), rows in told.trails().items():
-            trails[site] = trails.get(site, 0.0) + float(rows[-1][1].sum())
-        loads: dict[str, list[Load]] = {name: [] for name in self._statistics.sites}
-        for layer, reading in readings.items():
-            trail = (
-                trails.get(told.site(layer), 0.0) if told.kind(layer) is Kind.BATCH_NORM else 0.0
-            )
-            loads[told.site(layer)].append(Load(reading, travel.get(layer, 0.0), trail))
-        return {name: each for name, each in loads.items() if each and name in self._layers}
+        known = [site for site in self._statistics.sites if site in self._sites]
+        found = effects(self._statistics.layers, known)
+        self._average.update(averages(self._sites, found, m.bits, m.bn_bits, by_index))
 
     # -- state -----------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "average": dict(self._average),
-            "layers": {name: dict(vars(layer)) for name, layer in self._layers.items()},
+            "sites": {name: dict(vars(site)) for name, site in self._sites.items()},
             "asked": self._asked,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._average = dict(state["average"])
-        self._layers = {n: Layer(**v) for n, v in state["layers"].items()}
+        self._sites = {n: CodedSite(**v) for n, v in state["sites"].items()}
         self._asked = state["asked"]
 
 

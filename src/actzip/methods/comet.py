@@ -146,7 +146,7 @@ class _Policy(ByError):
     # -- backward told ---------------------------------------------------------------------
 
     def begin(self, step: int, statistics: Statistics) -> bool:
-        self.listen(statistics)
+        self._statistics = statistics
         if self._watching:
             self._locate()
             before = dict(self._errors)
@@ -171,7 +171,7 @@ class _Policy(ByError):
         rows = self._statistics.layers.readings(layer)
         return rows[-1][1] if rows else None
 
-    def stands(self, layer: str, reading: Reading) -> float:
+    def tolerance(self, layer: str, reading: Reading) -> float:
         """σ²·count, E‖ΔgW‖² of noise with the deviation σ in each element."""
         count = max(1.0, float(reading.weight_count))
         sigma = self._method.sigma * self._size(layer, reading)
@@ -214,4 +214,4 @@ class _Policy(ByError):
 def paper_sigma(r: Reading, eb: float) -> float:
     """Deviation of one element of gW by the paper's model: a·L̄·√(N·Rₙ)·eb."""
     kept = r.parameter.numel() * (1 - float(r.zeros))
-    return _A * float(r.loudness) * math.sqrt(kept) * eb
+    return _A * float(r.mean_peak_grad) * math.sqrt(kept) * eb

@@ -1,6 +1,6 @@
-"""A policy that gives each site an error bound, from what the layers that read it can stand.
+"""A policy that gives each site an error bound, from what the layers that read it tolerate.
 
-What AC-GC and COMET share: the method says how much error a layer's gradients can stand, this says
+What AC-GC and COMET share: the method says how much error a layer's gradients tolerate, this says
 what bound every stored tensor gets for it, and remembers it.
 """
 
@@ -20,6 +20,7 @@ from actzip.control import bounds
 from actzip.control.conservative_mean import middle
 from actzip.control.distributed import strictest
 from actzip.control.op import Kind, channel_dim
+from actzip.control.propagation import Propagation
 from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Policy, Site
@@ -52,8 +53,8 @@ class ByError(Policy):
         """What the next steps are to be prepared for, from a layer's last readings."""
 
     @abstractmethod
-    def stands(self, layer: str, reading: Reading) -> float:
-        """‖Δg‖² that the gradients of a layer's parameters can stand."""
+    def tolerance(self, layer: str, reading: Reading) -> float:
+        """‖Δg‖² that the gradients of a layer's parameters tolerate."""
 
     @abstractmethod
     def coded(self, site: Site, tensor: Tensor, dim: int, errors: Floats) -> Codec:
@@ -100,32 +101,31 @@ class ByError(Policy):
 
     # -- backward told ---------------------------------------------------------------------
 
-    def listen(self, statistics: Statistics) -> None:
-        """These are the statistics; each layer is to be told of by itself."""
-        self._statistics, statistics.by_layer = statistics, True
-
     def learn(self) -> None:
         """New bounds for all sites of which backward told."""
-        sites = self._seen()
+        sites = self._sites()
         if not sites:
             return
-        trails = {key: middle(rows) for key, rows in self._statistics.layers.trails().items()}
-        found = bounds.cheapest(sites, trails, self.worst)
+        layers = self._statistics.layers
+        readings = {layer: v.reading for site in sites.values() for layer, v in site.limits.items()}
+        propagation = Propagation(layers.routes, readings)
+        trails = {key: middle(rows) for key, rows in layers.trails().items()}
+        found = bounds.cheapest(sites, trails, propagation, self.worst)
         self._errors.update(strictest(found) if self._statistics.together else found)
 
-    def _seen(self) -> dict[str, bounds.Seen]:
-        """Every site with the layers that read it, and what these stand."""
+    def _sites(self) -> dict[str, bounds.BoundedSite]:
+        """Every site with the layers that read it, and what these tolerate."""
         layers = self._statistics.layers
-        loads: dict[str, dict[str, bounds.Load]] = {}
+        limits: dict[str, dict[str, bounds.Limit]] = {}
         for layer in layers:
             reading = self.reading(layer)
             if reading is not None:
-                load = bounds.Load(reading, self.stands(layer, reading))
-                loads.setdefault(layers.site(layer), {})[layer] = load
+                limit = bounds.Limit(reading, self.tolerance(layer, reading))
+                limits.setdefault(layers.site(layer), {})[layer] = limit
         return {
-            site: bounds.Seen(loads[site], *self._shapes[site], self.dense)
+            site: bounds.BoundedSite(limits[site], *self._shapes[site], self.dense)
             for site in self._statistics.sites
-            if site in loads and site in self._shapes
+            if site in limits and site in self._shapes
         }
 
     # -- state -----------------------------------------------------------------------------

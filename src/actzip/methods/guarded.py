@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,8 @@ from torch import Tensor
 
 from actzip.codecs.base import Codec
 from actzip.control.guard import Guard
-from actzip.control.reading import Reading
+from actzip.control.propagation import Effect, effects, nonzero
 from actzip.control.statistics import Statistics
-from actzip.control.travel import travels
 from actzip.methods.base import Method, Policy, Site
 from actzip.methods.error_bounded import is_look
 
@@ -87,12 +86,11 @@ class _Policy(Policy):
         self._say(lambda guard: guard.loss(loss))
 
     def _judge(self, statistics: Statistics) -> None:
-        newest = {s: r for s in self._variances if (r := statistics.of(s)) is not None}
-        signal = sum(float(r.parameter_signal) for r in newest.values())
-        if not newest or self._step != statistics.newest or not signal > 0:
+        found = effects(statistics.layers, self._variances)
+        signal = sum(float(e.reading.parameter_signal) for each in found.values() for e in each)
+        if self._step != statistics.newest or not signal > 0:
             return
-        ordered = {s: newest[s] for s in statistics.sites if s in newest}
-        error = expected(ordered, self._variances)
+        error = expected(found, self._variances)
         # the gradients have the error in them: ‖ĝ‖² is about ‖g‖² + ‖Δg‖²
         clean = max(signal - error, signal / 100)
         self._say(lambda guard: guard.error(error / clean))
@@ -137,12 +135,11 @@ def variance(codec: Codec, tensor: Tensor) -> float:
     return 0.0 if found is None or not math.isfinite(found) else found
 
 
-def expected(readings: dict[str, Reading], variances: dict[str, float]) -> float:
-    """E‖Δg‖² of all parameters for codes of these variances at sites in the order of forward."""
-    total = 0.0
-    for site, travel in travels(readings).items():
-        r = readings[site]
-        weight = float(r.parameter.sum()) + travel * float(r.input.sum())
-        # a variance is a mean over all elements, the weights are of those that are not zero
-        total += variances[site] * weight / max(1 - float(r.zeros), 1e-6)
-    return total
+def expected(found: Mapping[str, list[Effect]], variances: Mapping[str, float]) -> float:
+    """E‖Δg‖² of all parameters for codes of these variances, by site."""
+    # a variance is a mean over all elements, the weights are of those that are not zero
+    return sum(
+        variances[site] * effect.even_weight() / nonzero(effect.reading)
+        for site, each in found.items()
+        for effect in each
+    )

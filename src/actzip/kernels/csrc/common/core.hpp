@@ -181,19 +181,32 @@ inline bool beyond_caches(int64_t bytes) { return bytes > (int64_t(1) << 20); }
 // Streaming stores take whole lines.
 inline bool can_stream(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
 
-// f(BitsTag<bits>{}): the number of bits as a constant.
-template <int N> struct BitsTag { static constexpr int value = N; };
+// ---- numbers of bits, 1 to 8 ----
+
+// A constant; Bits<0>: a number that is known at run time only.
+template <int N> struct Bits {
+  constexpr explicit Bits(int) {}
+  constexpr operator int() const { return N; }
+};
+template <> struct Bits<0> {
+  int n;
+  constexpr explicit Bits(int bits) : n(bits) {}
+  constexpr operator int() const { return n; }
+};
+
+// f(bits as a type): a constant for the widths that are worth a copy of the code that uses it. Each
+// costs time to compile. The portable kernels have none where others take their place.
 template <class G> ACTZIP_INLINE auto with_bits(int bits, G&& f) {
+#ifndef ACTZIP_COMPACT
   switch (bits) {
-    case 1: return f(BitsTag<1>{});
-    case 2: return f(BitsTag<2>{});
-    case 3: return f(BitsTag<3>{});
-    case 4: return f(BitsTag<4>{});
-    case 5: return f(BitsTag<5>{});
-    case 6: return f(BitsTag<6>{});
-    case 7: return f(BitsTag<7>{});
-    default: return f(BitsTag<8>{});
+    case 1: return f(Bits<1>(bits));
+    case 2: return f(Bits<2>(bits));
+    case 4: return f(Bits<4>(bits));
+    case 8: return f(Bits<8>(bits));
+    default: break;
   }
+#endif
+  return f(Bits<0>(bits));
 }
 
 // ---- threads ----

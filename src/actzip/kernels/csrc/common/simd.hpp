@@ -112,6 +112,33 @@ ACTZIP_INLINE Block to_floats(Bytes bytes) {
   return b;
 }
 
+// Codes of 32 elements from their bit planes.
+template <int N> ACTZIP_INLINE Bytes load_whole(Bits<N>, const uint8_t* in) {
+  Bytes codes = zero_bytes();
+#pragma GCC unroll 8
+  for (int j = 0; j < N; ++j) codes = or_plane(codes, load_as<uint32_t>(in + 4 * j), j);
+  return codes;
+}
+ACTZIP_INLINE Bytes load_whole(Bits<0> bits, const uint8_t* in) {
+  Bytes codes = zero_bytes();
+  for (int j = 0; j < bits; ++j) codes = or_plane(codes, load_as<uint32_t>(in + 4 * j), j);
+  return codes;
+}
+
+// code + base of 32 elements from their bit planes, and which codes are not 0.
+template <int N>
+ACTZIP_INLINE void unpack_floats(Bits<N> bits, const uint8_t* in, float base, F* q, Mask* nonzero) {
+  if constexpr (0 < N && N <= kAdded) {
+    unpack_few(bits, in, base, q, nonzero);
+  } else {
+    widen_bytes(load_whole(bits, in), q);
+    for (int k = 0; k < kVectors; ++k) {
+      nonzero[k] = mask_nonzero(q[k]);
+      q[k] = vadd(q[k], set1(base));
+    }
+  }
+}
+
 // Where a Block must take part in code that is not written for vectors.
 ACTZIP_INLINE void spill(const Block& b, float* out) { store32(out, b); }
 

@@ -176,25 +176,15 @@ ACTZIP_INLINE Bytes or_plane(Bytes a, uint32_t word, int j) {
   return _mm256_or_si256(a, _mm256_maskz_mov_epi8(word, _mm256_set1_epi8(char(1 << j))));
 }
 
-// code + base of 32 elements from their bit planes, and which codes are not 0. Few bits are added as
-// numbers, half a plane being a mask; many are put together as bytes first.
-template <int Bits> ACTZIP_INLINE void unpack_floats(const uint8_t* in, float base, F* q, Mask* nonzero) {
-  if (Bits > 4) {
-    Bytes codes = zero_bytes();
-#pragma GCC unroll 8
-    for (int j = 0; j < Bits; ++j) codes = or_plane(codes, load_as<uint32_t>(in + 4 * j), j);
-    widen_bytes(codes, q);
-    for (int k = 0; k < 2; ++k) {
-      nonzero[k] = mask_nonzero(q[k]);
-      q[k] = vadd(q[k], set1(base));
-    }
-    return;
-  }
+// unpack_floats for 1 to 4 bits: added as numbers, half a plane being a mask.
+constexpr int kAdded = 4;
+template <int N>
+ACTZIP_INLINE void unpack_few(Bits<N>, const uint8_t* in, float base, F* q, Mask* nonzero) {
   for (int k = 0; k < 2; ++k) {
     Mask here = load_as<uint16_t>(in + 2 * k);
     q[k] = _mm512_mask_mov_ps(set1(base), here, set1(base + 1));
 #pragma GCC unroll 4
-    for (int j = 1; j < Bits; ++j) {
+    for (int j = 1; j < N; ++j) {
       const Mask more = load_as<uint16_t>(in + 4 * j + 2 * k);
       q[k] = _mm512_mask_add_ps(q[k], more, q[k], set1(float(1 << j)));
       here = _kor_mask16(here, more);

@@ -1,6 +1,6 @@
 """Results of cheap ops, made again in backward from what they were made from.
 
-A recipe is written down when such an op runs: the function, and where its operands can be found
+The call is written down when such an op runs: the function, and where its operands can be found
 again. It becomes a `Derivation`, a way to get the values, when autograd wants to save the result.
 """
 
@@ -19,7 +19,7 @@ from actzip.autograd.slots.derivations import drops, repeats
 from actzip.autograd.stored import Source, Stored
 from actzip.torch_private import DisableTorchFunction
 
-SNAPSHOT = 1 << 16  #: parameters and constants up to so many bytes are copied into a recipe
+SNAPSHOT = 1 << 16  #: parameters and constants up to so many bytes are copied into a call
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Call:
     """`function(*args, **kwargs)` with an `Operand` for each tensor."""
 
     function: Callable[..., Any]
@@ -66,13 +66,13 @@ class Recipe:
         return [a for a in (*self.args, *self.kwargs.values()) if isinstance(a, Operand)]
 
 
-class Recipes:
+class Calls:
     """What the cheap ops of this pass made, by the keys of their results."""
 
     def __init__(self) -> None:
-        self._made: dict[Key, Recipe] = {}
+        self._made: dict[Key, Call] = {}
 
-    def of(self, key: Key) -> Recipe | None:
+    def of(self, key: Key) -> Call | None:
         return self._made.get(key)
 
     def clear(self) -> None:
@@ -94,12 +94,12 @@ class Recipes:
         """
         if drops(func) and noise is not None and args and isinstance(args[0], Tensor):
             operands: tuple[Any, ...] = (Operand.of(args[0]), noise)
-            recipe = Recipe(torch.mul, operands, {}, _layout(out), out.device, number)
+            call = Call(torch.mul, operands, {}, _layout(out), out.device, number)
         elif repeats(func):
             given = kwargs or {}
             if any(_is_nested(a) for a in (*args, *given.values())):
                 return
-            recipe = Recipe(
+            call = Call(
                 func,
                 tuple(_operand(a) for a in args),
                 {name: _operand(a) for name, a in given.items()},
@@ -110,10 +110,10 @@ class Recipes:
         else:
             return
         key = key_of(out)
-        if out._base is None and all(operand.key[0] != key[0] for operand in recipe.operands):
-            self._made[key] = recipe
+        if out._base is None and all(operand.key[0] != key[0] for operand in call.operands):
+            self._made[key] = call
             yield out
-            yield from (t for o in recipe.operands if (t := o.now()) is not None)
+            yield from (t for o in call.operands if (t := o.now()) is not None)
 
 
 def _operand(a: Any) -> Any:
@@ -121,7 +121,7 @@ def _operand(a: Any) -> Any:
 
 
 def _is_nested(a: Any) -> bool:
-    """Whether there are tensors where a recipe does not look."""
+    """Whether there are tensors where a call does not look."""
     if isinstance(a, Tensor):
         return storage_of(a) is None
     return bool(tensors_in(a))
@@ -147,7 +147,7 @@ class Part:
 class Derivation(Source):
     """The values of a tensor that is not stored: a function of others that are."""
 
-    recipe: Recipe
+    call: Call
     found: dict[Operand, Part | Tensor]  #: stored, or copied because it is small
 
     @property
@@ -175,18 +175,18 @@ class Derivation(Source):
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        return self.recipe.device
+        return self.call.device
 
     def get(self) -> Tensor:
-        recipe = self.recipe
-        args = [self._value(a) for a in recipe.args]
-        kwargs = {name: self._value(a) for name, a in recipe.kwargs.items()}
-        still = torch.autocast(recipe.device.type, enabled=False)
+        call = self.call
+        args = [self._value(a) for a in call.args]
+        kwargs = {name: self._value(a) for name, a in call.kwargs.items()}
+        still = torch.autocast(call.device.type, enabled=False)
         with torch.no_grad(), DisableTorchFunction(), still:
-            out: Tensor = recipe.function(*args, **kwargs)
-        if out.stride() == recipe.layout.stride:
+            out: Tensor = call.function(*args, **kwargs)
+        if out.stride() == call.layout.stride:
             return out
-        size, stride, _ = recipe.layout
+        size, stride, _ = call.layout
         room = torch.empty_strided(size, stride, dtype=out.dtype, device=out.device)
         return room.copy_(out)
 
