@@ -23,6 +23,7 @@ from actzip.kernels.native import library
 FORMS = {
     "bounded": {"decode", "encode"},
     "bounded_entropy": {"decode", "encode"},
+    "dithered": {"decode", "encode"},
     "dual": {"decode", "encode", "nonzero", "store_raw"},
     "entropy": {"count", "decode", "encode"},
     "fixedpoint": {"decode", "encode", "largest"},

@@ -14,7 +14,7 @@ from torch import Tensor
 from actzip import kernels
 from actzip.codecs.base import Allocate, Codec, Payload, register
 from actzip.codecs.bounded import Bounded
-from actzip.codecs.dithered_rate import conditional_entropy
+from actzip.codecs.dithered_rate import conditional_entropy, stored_bits
 from actzip.codecs.each import mapped, mean
 from actzip.kernels.bounded_layout import strict_bounds
 from actzip.kernels.dithered_layout import DitheredLayout, least_bytes, sides
@@ -41,9 +41,10 @@ class Dithered(Codec):
     channel_dim=-1 the last. No memory order makes a copy of the tensor.
 
     origin: for the input of a BatchNorm whose output passes a ReLU, the value of each channel (or
-    one for all) at which BatchNorm's output crosses zero. Then `decoded > origin` is exactly
-    `x > origin`. Values that are not above it have errors of up to coarser * error. What would
-    come back on the other side is moved to the origin, so there the error is not free of bias.
+    one for all) at which BatchNorm's output crosses zero, rounded to the type of x. Then
+    `decoded > origin` is exactly `x > origin`. Values that are not above it have errors of up to
+    coarser * error. What would come back on the other side is moved to the origin, so there the
+    error is not free of bias.
     """
 
     error: float | tuple[float, ...] = 1e-2
@@ -107,8 +108,7 @@ class Dithered(Codec):
     def rate(self, x: Tensor, factors: Sequence[float] = (1.0,)) -> list[float]:
         """Bits that an element of a tensor like x takes when all errors are so many times larger.
 
-        The entropy of the codes given their dither, from at most 8192 elements of x, without
-        tables and states; what is stored for 2^18 elements is 1 to 5 per cent more.
+        From the entropy of the codes given their dither, for some 8192 elements of x.
         """
         self.check(x)
         every = max(1, x.numel() // 8192)
@@ -125,7 +125,8 @@ class Dithered(Codec):
         found = []
         for factor in factors:
             t = values / (2 * errors * factor)
-            found.append(conditional_entropy(t, None if origin is None else above))
+            entropy = conditional_entropy(t, None if origin is None else above)
+            found.append(stored_bits(entropy))
         return found
 
     def _at(self, value: Any, places: tuple[Tensor, ...], x: Tensor) -> Tensor:
@@ -146,7 +147,7 @@ class Dithered(Codec):
         """The error that was asked for, for each element."""
         bound = self._spread(self.error, x)
         if self.origin is not None:
-            above = x > self._spread(self.origin, x)
+            above = x > self._spread(self.origin, x).to(x.dtype)
             bound = torch.where(above, bound, bound * self.coarser)
         return bound.expand(x.shape)
 
@@ -166,16 +167,15 @@ class Dithered(Codec):
 
     def _layout(self, x: Tensor) -> DitheredLayout:
         """Of a tensor as `_view` has it."""
-        channels = x.shape[1]
-        errors, origins = _each(self.error), None if self.origin is None else _each(self.origin)
-        if channels == 1:  # expanded channels are stored once, with the strictest bound of them
-            errors = (min(errors),)
-            origins = origins[:1] if origins else None
-        bounds = strict_bounds(errors, x.dtype, x.device)
-        both = None
-        if origins is not None:
+        errors, origins = _each(self.error), _each(0.0 if self.origin is None else self.origin)
+        if x.shape[1] == 1:  # expanded channels are stored once, with the strictest bound of them
+            errors, origins = (min(errors),), origins[:1]
+        count = max(len(errors), len(origins))
+        errors *= count // len(errors)
+        bounds, both = strict_bounds(errors, x.dtype, x.device), None
+        if self.origin is not None:
             lower = strict_bounds([e * self.coarser for e in errors], x.dtype, x.device)
-            both = sides(origins, lower, x.dtype)
+            both = sides(origins * (count // len(origins)), lower, x.dtype)
         return DitheredLayout(x.numel(), x.dtype, bounds, x.shape[2], both)
 
     def least_bytes(self, x: Tensor) -> int:
@@ -192,16 +192,15 @@ class Dithered(Codec):
             data = allocate(nbytes + 1, x.device)
             return data[1:]
 
+        # values that are stored once for channels of several origins have a side for each of them
+        fits = x.numel() >= _SMALL and (x.shape[1] > 1 or len(set(_each(self.origin))) == 1)
         kernel = kernels.of(x, "dithered")
-        if (
-            x.numel() >= _SMALL
-            and kernel.encode(x.view(-1), self._layout(x), seed, room) is not None
-        ):
+        if fits and kernel.encode(x.view(-1), self._layout(x), seed, room) is not None:
             data[0] = _CODED
         elif self.origin is None:
             return self._other()._encode(x, seed, allocate)
         else:
-            room(x.nbytes).copy_(x.view(-1).view(torch.uint8))
+            room(x.nbytes).copy_(_as_bytes(x))
             data[0] = _KEPT
         return data
 
@@ -214,7 +213,7 @@ class Dithered(Codec):
         elif first == _KEPT and self.origin is not None:
             if data.numel() != 1 + out.nbytes:
                 raise DamagedError(f"{data.numel()} bytes are not {out.numel()} values")
-            out.view(-1).view(torch.uint8).copy_(data[1:])
+            _as_bytes(out).copy_(data[1:])
         elif first < _CODED and self.origin is None:
             self._other()._decode(payload, out)
         else:
@@ -224,6 +223,11 @@ class Dithered(Codec):
 def rate(x: Tensor, steps: Sequence[float]) -> list[float]:
     """Bits per element of a tensor like x when coded with each of these steps (`Dithered.rate`)."""
     return Dithered(0.5).rate(x, steps)
+
+
+def _as_bytes(x: Tensor) -> Tensor:
+    """The bytes of a dense tensor; one of a single element may have any strides."""
+    return x.as_strided((x.numel(),), (1,)).view(torch.uint8)
 
 
 def _each(value: Any) -> tuple[float, ...]:

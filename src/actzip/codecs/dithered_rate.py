@@ -36,3 +36,8 @@ def conditional_entropy(t: Tensor, above: Tensor | None = None) -> float:
     entropy += ((counts > 0).sum(1) - 1) / (2 * t.numel() * 0.6931471805599453)
     bits = torch.log2(torch.tensor(scale, dtype=torch.float64)).item()
     return float((entropy * share).sum()) + bits
+
+
+def stored_bits(entropy: float) -> float:
+    """What is stored for an element of so many bits, with tables and states, in large tensors."""
+    return 1.015 * entropy + 0.003

@@ -24,7 +24,7 @@ from actzip.kernels.native import library
 #: "reference" or "triton" forces that backend; read from the environment when actzip is imported.
 FORCED = os.environ.get("ACTZIP_KERNELS")
 #: Formats that the native library does not have.
-_PLAIN = ("cast", "dithered")
+_PLAIN = ("cast",)
 _MODULES: dict[tuple[str, str], ModuleType] = {}
 
 

@@ -26,6 +26,7 @@ from actzip.kernels.dithered_contexts import Choice, Contexts
 from actzip.kernels.entropy_table import CHAINS, SPAN, STATES, as_tensor
 from actzip.kernels.errors import DamagedError
 
+EXTRA_ROOM = 2 * SPAN  #: bytes of extra bits that a span may have
 _LEVELS, _RAW = 1, 2
 _HEAD = 3
 
@@ -37,7 +38,7 @@ class Sides:
     One number per channel, in the type in which elements are computed.
     """
 
-    origin: Tensor  #: the largest value of the stored type that is not above the one asked for
+    origin: Tensor  #: a value of the stored type
     above: Tensor  #: what values above it are at least when they come back
     bounds: Tensor  #: of values that are not above it
 
@@ -156,9 +157,7 @@ def _chain_offsets(table: Tensor, length: int) -> tuple[Tensor, Tensor]:
 
 def sides(origins: Sequence[float], bounds: Tensor, dtype: torch.dtype) -> Sides:
     """The sides of grids with these origins; `bounds` are those of values not above them."""
-    exact = torch.tensor(origins, dtype=torch.float64)
-    near = exact.to(dtype)
-    origin = torch.where(near.double() > exact, -_next_up(-near), near)
+    origin = torch.tensor(origins, dtype=torch.float64).to(dtype)
     above = _next_up(origin)
     if dtype != torch.float16:  # processors may be told to take denormal numbers for zero
         least = torch.finfo(dtype).tiny

@@ -20,7 +20,7 @@ from torch import Tensor
 from actzip.kernels.errors import DamagedError
 
 #: Equals actzip_interface() in csrc/common/isa.cpp; a library built from other sources is not used.
-INTERFACE = 5
+INTERFACE = 6
 
 OK, DAMAGED, BAD_ARGUMENT, BAD_VALUE = 0, -1, -2, -3
 

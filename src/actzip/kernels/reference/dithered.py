@@ -19,7 +19,14 @@ from actzip.kernels.dithered_contexts import (
     Contexts,
     choose,
 )
-from actzip.kernels.dithered_layout import DitheredLayout, head, looked_at, split, too_fine
+from actzip.kernels.dithered_layout import (
+    EXTRA_ROOM,
+    DitheredLayout,
+    head,
+    looked_at,
+    split,
+    too_fine,
+)
 from actzip.kernels.entropy_table import SPAN, as_tensor
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.reference.bounded_symbols import padded
@@ -33,7 +40,7 @@ _DAMAGED = "dithered_decode: the stored bytes are damaged"
 def encode(
     x: Tensor, layout: DitheredLayout, seed: int, allocate: Callable[[int], Tensor]
 ) -> Tensor | None:
-    """The payload, or None when another format is better for such fine steps."""
+    """The payload, or None when steps are too fine for this format."""
     codes, raw, levels = quantize(x, layout, seed)
     bins = _bins(layout, seed, x.device)
     choice = _look(codes, bins, layout)
@@ -47,9 +54,11 @@ def encode(
     bodies = []
     for k, words in enumerate(coded):
         spans = range(k * choice.chain, min(layout.spans, (k + 1) * choice.chain))
-        extra = b"".join(_gamma(found[_span(s)][escaped[_span(s)]]) for s in spans)
+        extras = [_gamma(found[_span(s)][escaped[_span(s)]]) for s in spans]
+        if any(len(e) > EXTRA_ROOM for e in extras):
+            return None
         kept = b"".join(_raw_bytes(values, raw.cpu().numpy(), s, layout) for s in spans)
-        bodies.append(words + extra + kept)
+        bodies.append(words + b"".join(extras) + kept)
     maps = padded(raw, BLOCKS_PER_CHUNK).view(-1, 8, 8).long() << torch.arange(8, device=x.device)
     first = head(
         choice,

@@ -51,7 +51,8 @@ def quantize(x: Tensor, layout: DitheredLayout, seed: int) -> tuple[Tensor, Tens
         above = rows > origin
         distance = torch.where(above, rows - origin, origin - rows)
     bounds = _bounds(layout, above)
-    levels = _levels(distance, bounds, layout)
+    inside = (torch.arange(layout.chunks * CHUNK, device=x.device) < layout.n).view(-1, CHUNK)
+    levels = _levels(torch.where(inside, distance, torch.zeros_like(distance)), bounds, layout)
     step = _step(bounds, levels)
     v = dither_rows(layout, seed, x.device).to(layout.real)
     t = distance * (1.0 / step)
@@ -59,7 +60,7 @@ def quantize(x: Tensor, layout: DitheredLayout, seed: int) -> tuple[Tensor, Tens
     back = _values(r, v, step, above, layout)
     # <= is false for NaN
     good = ((rows - back).abs() <= bounds) & (t.abs() < CAP.get(layout.dtype, 2.0**20))
-    raw = ~good.view(-1, BLOCK).all(1)
+    raw = ~(good | ~inside).view(-1, BLOCK).all(1)
     good = ~raw.repeat_interleave(BLOCK).view(-1, CHUNK)
     codes = _codes(torch.where(good, r, torch.zeros_like(r)).long(), v, above)
     codes = torch.where(good, codes, torch.zeros_like(codes))
@@ -109,4 +110,6 @@ def _values(
     found = torch.where(above, origin + found, origin - found)
     found = found.to(layout.dtype).to(layout.real)
     least = _spread(layout.sides.above, layout)
-    return torch.where(above, torch.maximum(found, least), torch.minimum(found, origin))
+    # spelled out, as the C++ twin has it: minimum(-0, 0) may be either
+    up = torch.where(found > least, found, least)
+    return torch.where(above, up, torch.where(found < origin, found, origin))
