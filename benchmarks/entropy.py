@@ -4,7 +4,7 @@
     python benchmarks/entropy.py --rounds 3       # does it run?
     python benchmarks/entropy.py --bits           # stored bits of Dithered; no speed is measured
 
---bits: normal, Laplace and ReLU values (2^18 each) and BatchNorm inputs of a ResNet-20 fifty steps
+--bits: normal, Laplace and ReLU values (2^18 each) and BatchNorm inputs of a ResNet-20 thirty steps
 trained on CIFAR-10, coded with steps of 0.26 to 27 standard deviations. The entropy is that of the
 codes given in which of 32 ranges their dither is. Writes results/entropy_bits.json and .png.
 
@@ -165,7 +165,7 @@ def show_bits(rows: list[dict[str, Any]]) -> Grid:
     return grid
 
 
-def write_bits(console: Console, steps: int = 50) -> None:
+def write_bits(console: Console, steps: int = 30) -> None:
     rows = list(stored_bits.measure(1 << 18, steps))
     console.print(show_bits(rows))
     console.print(f"at most {stored_bits.worst(rows):.1%} above the entropy from 0.1 bits on")
@@ -175,7 +175,7 @@ def write_bits(console: Console, steps: int = 50) -> None:
 
 
 def main(codes: int = CODES, rounds: int = ROUNDS, bits: bool = False) -> None:
-    torch.set_num_threads(2)
+    torch.set_num_threads(1 if bits else 2)
     if bits:
         write_bits(Console(width=130))
         return

@@ -1,13 +1,12 @@
 // Contexts of Dithered: which elements are coded together and how a few of them become one symbol.
 #pragma once
 
-#include "dithered/quant.hpp"
+#include "dithered/partition.hpp"
 #include "entropy/rans.hpp"
 
 ACTZIP_BEGIN
 namespace dithered {
 
-constexpr int CONTEXTS = 16;
 constexpr uint8_t ESCAPE = 255;
 
 // How many codes may be in a group of so many elements; 0 for other groups.
@@ -52,35 +51,44 @@ inline void with_group(int group, F&& f) {
   }
 }
 
-// Symbols of the n codes of a context, which are zero from n on to a whole group; the codes of an
+// Symbols of the n codes of a context, which are zero from n on for eight bytes; the codes of an
 // escaped group become ESCAPE. Returns how many symbols there are.
+//
+// All G codes at once: byte G - 1 of the product is the sum of code k times base^k. It is below
+// base^G <= 256 when codes are below the base, and so are the bytes before it: nothing carries.
 template <int G>
 inline int64_t group_codes(uint8_t* codes, int64_t n, int base, const uint16_t* frequency,
                            uint8_t* symbols, int64_t& escaped) {
+  constexpr uint64_t ones = 0x0101010101010101u, tops = 0x80 * ones;
+  constexpr uint64_t those = G == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * G % 64)) - 1;
+  uint64_t powers = 0;
+  for (uint64_t j = 0, power = 1; j < G; ++j, power *= uint64_t(base)) powers |= power << (8 * (G - 1 - j));
+  const uint64_t below = uint64_t(128 - base) * ones;
   const int64_t count = ceil_div(n, G);
   for (int64_t k = 0; k < count; ++k) {
-    uint8_t* const c = codes + k * G;
-    unsigned found = 0, most = 0;
-    for (int j = G - 1; j >= 0; --j) {
-      found = found * unsigned(base) + c[j];
-      most = max_of<unsigned>(most, c[j]);
-    }
-    const bool lost = most >= unsigned(base) || found >= ESCAPE || frequency[found & 255] == 0;
-    symbols[k] = lost ? ESCAPE : uint8_t(found);
+    const uint64_t group = load_as<uint64_t>(codes + k * G) & those;
+    const bool large = ((((group & ~tops) + below) | group) & tops & those) != 0;
+    const uint8_t found = uint8_t(group * powers >> (8 * (G - 1)));
+    const bool lost = large || found == ESCAPE || frequency[found] == 0;
+    symbols[k] = lost ? ESCAPE : found;
     if (lost) {
-      for (int j = 0; j < G && k * G + j < n; ++j) c[j] = ESCAPE;
+      for (int j = 0; j < G && k * G + j < n; ++j) codes[k * G + j] = ESCAPE;
       ++escaped;
     }
   }
   return count;
 }
 
+// The same for groups of one: codes are symbols.
 inline void single_codes(uint8_t* codes, int64_t n, const uint16_t* frequency, int64_t& escaped) {
+  uint8_t symbol[256];
+  for (int s = 0; s < 256; ++s) symbol[s] = frequency[s] ? uint8_t(s) : ESCAPE;
+  int64_t found = 0;
   for (int64_t k = 0; k < n; ++k) {
-    if (codes[k] != ESCAPE && frequency[codes[k]] != 0) continue;
-    codes[k] = ESCAPE;
-    ++escaped;
+    codes[k] = symbol[codes[k]];
+    found += codes[k] == ESCAPE;
   }
+  escaped += found;
 }
 
 // The codes of each symbol of a context, eight bytes of which `group` count.
@@ -97,20 +105,6 @@ inline void spell(int group, Spelling& s) {
     s.codes[symbol] = symbol == ESCAPE ? ~uint64_t{0} : codes;
   }
 }
-
-// Where the elements of each context begin when they lie one context after the other.
-struct Places {
-  int64_t at[CONTEXTS + 1];
-
-  Places(const uint8_t* context, int64_t n, int64_t count) {
-    uint32_t found[4][CONTEXTS] = {};  // four: equal contexts would wait for each other
-    for (int64_t i = 0; i < n; ++i) ++found[i & 3][context[i]];
-    at[0] = 0;
-    for (int64_t k = 0; k < count; ++k)
-      at[k + 1] = at[k] + found[0][k] + found[1][k] + found[2][k] + found[3][k];
-    for (int64_t k = count; k < CONTEXTS; ++k) at[k + 1] = n;
-  }
-};
 
 // Bits of escaped codes: when code + 1 has k + 1 bits, k zeros, a one and its low k bits.
 struct BitWriter {

@@ -55,20 +55,15 @@ inline bool decode_codes(Span& s, const Places& places, const Contexts& c, const
 // Values from the bytes of their codes, with extra bits for what escaped.
 template <class T>
 inline bool decode_values(const Spec& spec, int64_t begin, int64_t n, const Span& s,
-                          const Places& places, const uint8_t* levels, BitReader& bits, T* out) {
-  int64_t at[CONTEXTS];
-  for (int k = 0; k < CONTEXTS; ++k) at[k] = places.at[k];
+                          const Places& places, int64_t contexts, const uint8_t* levels,
+                          BitReader& bits, T* out) {
+  Cursor next(places);
   Grid<Real<T>> grid;
   for (int64_t i = 0; i < n; i += BLOCK) {
     alignas(64) uint32_t code[BLOCK] = {};
     alignas(64) float v[BLOCK];
     const int count = int(min_of<int64_t>(BLOCK, n - i));
-    uint32_t most = 0;
-    for (int j = 0; j < count; ++j) {
-      code[j] = s.byte[at[s.context[i + j]]++];
-      most = max_of(most, code[j]);
-    }
-    if (most == ESCAPE)
+    if (collect(s.byte, s.context + i, count, contexts, next, code) == ESCAPE)
       for (int j = 0; j < count; ++j)
         if (code[j] == ESCAPE) code[j] = bits.code();
     const int64_t start = begin + i;
@@ -86,12 +81,11 @@ inline bool decode_values(const Spec& spec, int64_t begin, int64_t n, const Span
   return bits.sound;
 }
 
-inline void fill_contexts(const Spec& spec, int64_t begin, int64_t n, const Contexts& c, uint8_t* to) {
+inline void fill_contexts(const Spec& spec, int64_t begin, int64_t n, const Bins& bins, uint8_t* to) {
   for (int64_t i = 0; i < n; i += BLOCK) {
     alignas(64) float v[BLOCK];
     fill_dither(spec, begin + i, v);
-    const int count = int(min_of<int64_t>(BLOCK, n - i));
-    for (int j = 0; j < count; ++j) to[i + j] = c.bin[bin_of(v[j])];
+    contexts_of(v, bins, to + i);
   }
 }
 
@@ -136,13 +130,14 @@ inline bool decode_chain(const Spec& spec, int64_t k, const Contexts& c, const T
   if (!at) return false;
   entropy::Words words{at, data + coded, 0, nullptr, &states};
   BitReader bits{data + coded, data + length - kept};
+  const Bins bins(c.bin);
   Span s;
   for (int64_t span = first; span < last; ++span) {
     const int64_t begin = span * SPAN, n = min_of(SPAN, spec.n - begin);
-    fill_contexts(spec, begin, n, c, s.context);
+    fill_contexts(spec, begin, n, bins, s.context);
     const Places places(s.context, n, c.count);
     if (!decode_codes(s, places, c, t, words)) return false;
-    if (!decode_values<T>(spec, begin, n, s, places, levels, bits, out)) return false;
+    if (!decode_values<T>(spec, begin, n, s, places, c.count, levels, bits, out)) return false;
   }
   if (words.at != words.end || !states.at_rest()) return false;
   if (bits.bit != 8 * (bits.end - bits.at)) return false;

@@ -56,12 +56,17 @@ inline int quantize_chunk(const Spec& spec, const T* x, int64_t chunk, uint64_t&
 }
 
 // Extra bits of the escaped codes of a span; how many bytes, -1 when there is no room.
-inline int64_t write_extra(const Scratch& s, int64_t n, const Places& places, uint8_t* to) {
+inline int64_t write_extra(const Scratch& s, int64_t n, const Places& places, int64_t contexts,
+                           uint8_t* to) {
   BitWriter bits(to, EXTRA_ROOM);
-  int64_t at[CONTEXTS];
-  for (int k = 0; k < CONTEXTS; ++k) at[k] = places.at[k];
-  for (int64_t i = 0; i < n; ++i)
-    if (s.byte[at[s.context[i]]++] == ESCAPE) bits.code(s.code[i]);
+  Cursor next(places);
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    alignas(64) uint32_t found[BLOCK];
+    const int64_t count = min_of<int64_t>(BLOCK, n - i);
+    if (collect(s.byte, s.context + i, count, contexts, next, found) < ESCAPE) continue;
+    for (int64_t j = 0; j < count; ++j)
+      if (found[j] == ESCAPE) bits.code(s.code[i + j]);
+  }
   bits.finish();
   return bits.fits ? bits.at - to : -1;
 }
@@ -71,10 +76,9 @@ inline uint8_t* encode_span(Scratch& s, int64_t n, const Contexts& c,
                             const entropy::EncodeTable* tables, entropy::States& states, uint8_t* to,
                             uint8_t* extra, int64_t& extra_bytes) {
   const Places places(s.context, n, c.count);
-  int64_t at[CONTEXTS], escaped = 0;
-  for (int k = 0; k < CONTEXTS; ++k) at[k] = places.at[k];
-  for (int64_t i = 0; i < n; ++i)
-    s.byte[at[s.context[i]]++] = uint8_t(min_of<uint32_t>(s.code[i], ESCAPE));
+  Cursor next(places);
+  spread(s.code, s.context, n, c.count, next, s.byte);
+  int64_t escaped = 0;
   // backwards, as the coder goes; the last group of a context is filled up with zeros
   for (int64_t k = c.count - 1; k >= 0; --k) {
     uint8_t* const codes = s.byte + places.at[k];
@@ -97,7 +101,7 @@ inline uint8_t* encode_span(Scratch& s, int64_t n, const Contexts& c,
     std::memcpy(codes + count, &behind, 8);
     to = entropy::encode_span(s.symbol, symbols, tables[k], states, to);
   }
-  extra_bytes = escaped ? write_extra(s, n, places, extra) : 0;
+  extra_bytes = escaped ? write_extra(s, n, places, c.count, extra) : 0;
   return to;
 }
 
@@ -108,6 +112,7 @@ inline Encoded encode_chain(const Spec& spec, const T* x, int64_t k, const Conte
                             Scratch& s) {
   const int64_t first = k * c.chain, last = min_of(ceil_div(spec.n, SPAN), first + c.chain);
   entropy::States states;
+  const Bins bins(c.bin);
   Encoded found{};
   uint8_t* const end = s.coded + CODED_ROOM;
   uint8_t* at = end;
@@ -117,8 +122,8 @@ inline Encoded encode_chain(const Spec& spec, const T* x, int64_t k, const Conte
       uint64_t map;
       levels[chunk] = uint8_t(quantize_chunk<T>(
           spec, x, chunk, map, [&](int64_t start, int count, const float* v, const uint32_t* code) {
-            for (int i = 0; i < count; ++i) s.code[start - begin + i] = code[i];
-            for (int i = 0; i < count; ++i) s.context[start - begin + i] = c.bin[bin_of(v[i])];
+            std::memcpy(s.code + (start - begin), code, size_t(count) * sizeof *code);
+            contexts_of(v, bins, s.context + (start - begin));
           }));
       store_as(raw + 8 * chunk, map);
     }
