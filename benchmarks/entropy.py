@@ -40,7 +40,6 @@ from parts.huffman import Huffman
 
 RESULTS = Path(__file__).parent / "results"
 CODES, ROUNDS = 1 << 21, 300
-ISA = ("portable", "AVX2", "AVX-512")
 
 
 def symbols(codes: int) -> Iterator[tuple[str, int, Tensor]]:
@@ -188,7 +187,7 @@ def main(codes: int = CODES, rounds: int = ROUNDS, bits: bool = False) -> None:
         "machine": platform.processor() or platform.machine(),
         "codes": codes,
         "rounds": rounds,
-        "instructions": ISA[library.isa_level()],
+        "instructions": library.ISA[library.isa_level()],
         "results": results,
     }
     (RESULTS / "entropy.json").write_text(json.dumps(facts, indent=1) + "\n")

@@ -120,6 +120,19 @@ def test_a_step_without_memory_ends_with_a_sentence(
     assert f"actzip train --resume {tmp_path / 'run'}" in output
 
 
+@pytest.mark.parametrize("command", ["train", "compare", "max-batch"])
+def test_checkpoint_is_a_method_and_limit_a_number_of_examples(command: str) -> None:
+    """The state of a run is called state, and a limit of memory --memory."""
+    code, output = invoke(command, "--help")
+    said = re.sub(r"\x1b\[[0-9;]*m|[\s│]+", " ", output)
+    assert code == 0
+    assert "--checkpoint" not in said
+    assert not re.search(r"checkpoint(?!, ?bf16)", said)
+    assert ("--memory" in said) is (command == "max-batch")
+    assert ("Most examples of a split." in said) is (command != "max-batch")
+    assert ("--state" in said) is (command == "train")
+
+
 def result(method: str, seconds: float, stored: int) -> Result:
     cost = Cost(8 << 20, stored, stored, 9 << 20)
     tests = [{"epoch": 1, "top1": 0.975}]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from actzip.methods import (
         ACGC,
         ActNN,
+        Auto,
         Comet,
         Division,
         Fixed,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
         Site,
         register_method,
     )
-    from actzip.methods.base import Policy
+    from actzip.methods.base import Derives, Policy
     from actzip.noise import NoiseReport
     from actzip.warning import ActzipWarning
 
@@ -44,8 +45,10 @@ __all__ = [
     "ACGC",
     "ActNN",
     "ActzipWarning",
+    "Auto",
     "BrokenBoundError",
     "Comet",
+    "Derives",
     "Division",
     "Fixed",
     "Growth",
@@ -83,9 +86,9 @@ _MODULES = {
     "actzip.instance": "apply_to_instance",
     "actzip.memory.measure": "Measurement measure",
     "actzip.methods": (
-        "ACGC ActNN Comet Division Fixed Guarded Lossless Method Role Site register_method"
+        "ACGC ActNN Auto Comet Division Fixed Guarded Lossless Method Role Site register_method"
     ),
-    "actzip.methods.base": "Policy",
+    "actzip.methods.base": "Derives Policy",
     "actzip.noise": "NoiseReport",
     "actzip.warning": "ActzipWarning",
 }

@@ -336,7 +336,7 @@ def test_the_trail_of_a_batch_norm_is_what_its_noise_leaves_below(kind: str) -> 
         (True,),
         {"transposed": False, "weight": weight, **options},
     )
-    h = batchnorm_trail.weights(made, left)
+    h = batchnorm_trail.trail_weights(made, left)
     assert h is not None
     predicted = float(s**2 * h.sum())
     assert predicted == pytest.approx(error, rel=0.35)
@@ -348,4 +348,4 @@ def test_other_ops_leave_no_trail_and_take_none() -> None:
     b = Backward(node, slots.op(node), "input", x, x, (x,), (False,), {})
     assert batchnorm_trail.trail(b) is None
     left = batchnorm_trail.Trail(x, torch.ones(3))
-    assert batchnorm_trail.weights(b, left) is None
+    assert batchnorm_trail.trail_weights(b, left) is None

@@ -80,7 +80,29 @@ def test_branches_that_meet_add_their_noise() -> None:
 def test_a_layer_absorbs_noise_in_its_biases_too() -> None:
     routes = {"a": Route(("a",), (), 0, 2)}
     reading = told(4.0, 0.0, absorbs=3.0)
-    assert Propagation(routes, {"a": reading}).absorbs("a", reading) == 3 + 2 * 4
+    assert Propagation(routes, {"a": reading}).absorbs("a") == 3 + 2 * 4
+
+
+def test_what_all_layers_get_adds_up_to_the_factor() -> None:
+    routes = {
+        "a": Route(("a", "a2"), (), 1, 1),
+        "b": Route(("b",), ("a",), 0, 0),
+        "c": Route(("c",), ("b", "a"), 2, 0),
+    }
+    readings = {
+        "a": told(10.0, 2.0, 1.0),
+        "a2": told(10.0, 2.0, 3.0),
+        "b": told(4.0, 2.0, 5.0),
+        "c": told(1.0, 4.0, 7.0),
+    }
+    found = Propagation(routes, readings)
+    layers = list(readings)
+    for layer, factor in found.factors().items():
+        assert found.below(layer, layers).sum() == pytest.approx(factor), layer
+    # c's 1 comes to b and, with what b passes on, 1.5 to a: 2 + 1.5·2/10 end at parameters
+    assert found.below("c", layers).tolist() == pytest.approx(
+        [1.5 * (1 + 10) / 10, 1.5 * 3 / 10, 5 / 4, 0.0, 2.3]
+    )
 
 
 def test_what_is_left_of_another_graph_does_not_count() -> None:

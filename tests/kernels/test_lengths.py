@@ -100,8 +100,11 @@ def test_an_entry_counts_its_parameters() -> None:
     out, data = torch.zeros(8), torch.zeros(1, dtype=torch.uint8)
     assert library.call("mask_decode", data, out, 0, 8, 0, 1) == library.OK
     for args in ((data, out, 0, 8, 0), (data, out, 0, 8, 0, 1, 1), ()):
-        with pytest.raises(ValueError, match="bad arguments"):
+        with pytest.raises(TypeError, match="takes 6 parameters"):
             library.call("mask_decode", *args)
+    entry, _, _ = library._entry("mask_decode")
+    for count in (0, 7, 9):
+        assert entry(bytes(8 * 9), count) == library.BAD_ARGUMENT
 
 
 def test_sizes_that_cannot_be_counted_are_refused() -> None:

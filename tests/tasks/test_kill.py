@@ -15,7 +15,7 @@ import pytest
 import torch
 from tiny_data import tiny
 
-from actzip.memory.measure import call_fresh
+from actzip.memory.fresh_process import call_fresh
 from actzip.tasks.config import make
 from actzip.tasks.engine import Loop
 from actzip.tasks.run_folder import STATE, Journal, read_state

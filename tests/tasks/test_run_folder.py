@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from actzip.tasks.run_folder import (
-    STATE,
     METRICS,
     NEW,
+    STATE,
     Journal,
     check_place,
     read_state,
@@ -37,7 +37,9 @@ def test_a_saved_state_is_read_back_from_file_and_folder(tmp_path: Path) -> None
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("count", [3, 3_000_000])
-def test_a_full_disk_leaves_the_old_saved_state_and_nothing_else(tmp_path: Path, count: int) -> None:
+def test_a_full_disk_leaves_the_old_saved_state_and_nothing_else(
+    tmp_path: Path, count: int
+) -> None:
     journal = Journal(tmp_path)
     journal.save(state(a=1))
     (tmp_path / (STATE + NEW)).symlink_to("/dev/full")

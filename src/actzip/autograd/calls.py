@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from actzip.autograd.identity import Key, Place, key_of, storage_of, tensors_in, unit_of
-from actzip.autograd.slots.derivations import drops, repeats
-from actzip.autograd.stored import Source, Stored
-from actzip.torch_private import DisableTorchFunction
+from actzip.autograd.norm_calls import norm_call
+from actzip.autograd.recipe import Layout
+from actzip.autograd.slots import Node
+from actzip.autograd.slots.derivations import drops, is_norm, is_relu, is_tame, repeats
 
 SNAPSHOT = 1 << 16  #: parameters and constants up to so many bytes are copied into a call
 
@@ -40,6 +41,17 @@ class Operand:
             return Operand(key_of(t), None, nbytes, weakref.ref(t), t.detach())
         return Operand(key_of(unit), place, nbytes, weakref.ref(unit), None)
 
+    @property
+    def numel(self) -> int:
+        return self.nbytes // self.key[3].itemsize
+
+    @staticmethod
+    def before(edited: Tensor) -> Operand:
+        """What this tensor was before its last edit: nobody has it, but it may be made again."""
+        name, version, place, dtype = key_of(edited)
+        nbytes = edited.numel() * edited.element_size()
+        return Operand((name, version - 1, place, dtype), None, nbytes, weakref.ref(edited), None)
+
     def now(self) -> Tensor | None:
         """The tensor to look for, if it is there and as it was when the op read it."""
         t = self.unit() if self.small is None else self.small
@@ -53,9 +65,9 @@ class Call:
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    layout: Place
-    device: torch.device
-    number: int  #: of the op's node
+    like: Layout
+    node: str  #: the op's, by name
+    number: int  #: of that node
 
     @property
     def name(self) -> str:
@@ -69,7 +81,8 @@ class Call:
 class Calls:
     """What the cheap ops of this pass made, by the keys of their results."""
 
-    def __init__(self) -> None:
+    def __init__(self, lossy: bool) -> None:
+        self.lossy = lossy  #: a function of about the same values will do
         self._made: dict[Key, Call] = {}
 
     def of(self, key: Key) -> Call | None:
@@ -79,41 +92,63 @@ class Calls:
         self._made.clear()
 
     def add(
-        self,
-        number: int,
-        out: Tensor,
-        func: Any,
-        args: tuple[Any, ...],
-        kwargs: Any,
-        noise: Operand | None,
+        self, node: Node, out: Tensor, func: Any, args: tuple[Any, ...], kwargs: Any, noise: Any
     ) -> Iterator[Tensor]:
-        """A call with one node, of this number, made `out`; gives back the tensors whose names must
-        last.
+        """A call with this one node made `out`; gives back the tensors whose names must last.
 
-        `noise`: what the node of a dropout saved.
+        `noise`: the operand that the node of a dropout saved.
         """
-        if drops(func) and noise is not None and args and isinstance(args[0], Tensor):
-            operands: tuple[Any, ...] = (Operand.of(args[0]), noise)
-            call = Call(torch.mul, operands, {}, _layout(out), out.device, number)
-        elif repeats(func):
-            given = kwargs or {}
-            if any(_is_nested(a) for a in (*args, *given.values())):
-                return
-            call = Call(
-                func,
-                tuple(_operand(a) for a in args),
-                {name: _operand(a) for name, a in given.items()},
-                _layout(out),
-                out.device,
-                number,
-            )
-        else:
+        found = self._read(node, out, func, args, kwargs or {}, noise)
+        if found is None or out._base is not None:
             return
+        call = Call(*found, Layout.of(out), type(node).__name__, int(node._sequence_nr()))
         key = key_of(out)
-        if out._base is None and all(operand.key[0] != key[0] for operand in call.operands):
+        # an operand in the same memory is what was there before the op edited it
+        if all(o.key[0] != key[0] or o.key[1] == key[1] - 1 for o in call.operands):
             self._made[key] = call
             yield out
             yield from (t for o in call.operands if (t := o.now()) is not None)
+
+    def _read(
+        self, node: Node, out: Tensor, func: Any, args: tuple[Any, ...], kwargs: Any, noise: Any
+    ) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
+        """The function that makes `out` again, and its arguments."""
+        edits = bool(args) and out is args[0]
+        if drops(func):
+            known = noise is not None and args and isinstance(args[0], Tensor) and not edits
+            return (torch.mul, (Operand.of(args[0]), noise), {}) if known else None
+        if not repeats(func) or any(_is_nested(a) for a in (*args, *kwargs.values())):
+            return None
+        if not is_tame(node, args) if self.lossy else edits:
+            return None
+        given = tuple(_operand(a) for a in args)
+        named = {name: _operand(a) for name, a in kwargs.items()}
+        if edits:
+            given = (Operand.before(out), *given[1:])
+        if self.lossy and is_relu(node):
+            return relu, given[:1], {}
+        if self.lossy and is_norm(node):
+            return norm_call(node, func, given, named)
+        return (_Fresh(func) if edits else func), given, named
+
+
+class _Fresh:
+    """A function that edits its first argument, on a copy of it."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self._function = function
+        self.__name__ = getattr(function, "__name__", "op")
+
+    def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return self._function(x.clone(), *args, **kwargs)
+
+
+def relu(x: Tensor) -> Tensor:
+    """A ReLU whose mask is known: who has the bits applies them, see `Stored`.
+
+    x·mask rather than max(x, 0): of an unbiased code of x it is an unbiased code of the result.
+    """
+    return x
 
 
 def _operand(a: Any) -> Any:
@@ -125,89 +160,3 @@ def _is_nested(a: Any) -> bool:
     if isinstance(a, Tensor):
         return storage_of(a) is None
     return bool(tensors_in(a))
-
-
-def _layout(t: Tensor) -> Place:
-    return Place.of(t, origin=int(t.storage_offset()))
-
-
-@dataclass
-class Part:
-    """An operand as it is stored."""
-
-    stored: Stored
-    place: Place | None
-
-    def get(self) -> Tensor:
-        values = self.stored.tensor()
-        return values if self.place is None else self.place.view(values)
-
-
-@dataclass(eq=False)
-class Derivation(Source):
-    """The values of a tensor that is not stored: a function of others that are."""
-
-    call: Call
-    found: dict[Operand, Part | Tensor]  #: stored, or copied because it is small
-
-    @property
-    def nbytes(self) -> int:
-        """Of the small operands that were copied for it."""
-        return sum(
-            inner.nbytes
-            if isinstance(t, Part) and isinstance(inner := t.stored.value, Derivation)
-            else t.numel() * t.element_size()
-            if isinstance(t, Tensor)
-            else 0
-            for t in self.found.values()
-        )
-
-    @property
-    def sites(self) -> list[str]:
-        """The sites whose stored tensors it reads."""
-        sites: dict[str, None] = {}
-        for part in self.found.values():
-            if isinstance(part, Part):
-                inner = part.stored.value
-                names = inner.sites if isinstance(inner, Derivation) else [part.stored.site]
-                sites.update(dict.fromkeys(names))
-        return list(sites)
-
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        return self.call.device
-
-    def get(self) -> Tensor:
-        call = self.call
-        args = [self._value(a) for a in call.args]
-        kwargs = {name: self._value(a) for name, a in call.kwargs.items()}
-        still = torch.autocast(call.device.type, enabled=False)
-        with torch.no_grad(), DisableTorchFunction(), still:
-            out: Tensor = call.function(*args, **kwargs)
-        if out.stride() == call.layout.stride:
-            return out
-        size, stride, _ = call.layout
-        room = torch.empty_strided(size, stride, dtype=out.dtype, device=out.device)
-        return room.copy_(out)
-
-    def gives(self, t: Tensor) -> bool:
-        """Whether it comes back bit for bit."""
-        made = self.get()
-        if made.dtype != t.dtype or made.size() != t.size() or made.stride() != t.stride():
-            return False
-        return _same_bits(made, t)
-
-    def _value(self, a: Any) -> Any:
-        if not isinstance(a, Operand):
-            return a
-        found = self.found[a]
-        return found.get() if isinstance(found, Part) else found
-
-
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
-def _same_bits(a: Tensor, b: Tensor) -> bool:
-    """Bit for bit, NaN and signed zeros included."""
-    bits = _BITS.get(a.element_size())
-    return bits is not None and torch.equal(a.view(bits), b.detach().view(bits))

@@ -10,6 +10,7 @@ from torch import Tensor
 from actzip.autograd.copies import Copies
 from actzip.autograd.decision import Decision, Fate, Saved, left
 from actzip.autograd.derive import Derive
+from actzip.autograd.derive_lossy import DeriveLossy
 from actzip.autograd.identity import node_of
 from actzip.autograd.ledger import Row
 from actzip.autograd.recipe import Bits, Copy, Recipe, Shape, View
@@ -34,7 +35,13 @@ _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 class Decide:
     """Asks the slot table, what is stored already, what can be made again, and the method."""
 
-    def __init__(self, policy: Policy, store: TensorStore, copies: Copies, derive: Derive | None):
+    def __init__(
+        self,
+        policy: Policy,
+        store: TensorStore,
+        copies: Copies,
+        derive: Derive | DeriveLossy | None,
+    ):
         self._policy = policy
         self._store = store
         self._copies = copies
@@ -137,11 +144,13 @@ class Decide:
         return Decision(Fate.STORED, recipe=View(place), payload=payload)
 
     def _derived(self, saved: Saved, may_store: bool) -> Decision | None:
-        """A function of tensors that are stored exactly."""
+        """A function of tensors that are stored."""
         found = None if self._derive is None else self._derive.find(saved, may_store)
         if found is None:
             return None
-        return Decision(Fate.DERIVED, recipe=View(saved.want.place), derivation=found)
+        derivation, role = found
+        recipe = View(saved.want.place)
+        return Decision(Fate.DERIVED, recipe=recipe, derivation=derivation, role=role)
 
     def _picked(self, saved: Saved) -> Codec | None:
         """What the method says, now that the tensor's maker is known."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from actzip.autograd.calls import Derivation
+from actzip.autograd.derivation import Derivation
 from actzip.autograd.identity import Wanted, storage_of
 from actzip.autograd.ledger import Fate, Row
 from actzip.autograd.recipe import Recipe
@@ -51,7 +51,7 @@ class Decision:
     reason: str = ""  #: why it is left alone
     recipe: Recipe | None = None  #: how the slot is served from the stored tensor
     payload: Payload | None = None  #: of its values or its bits
-    role: Role | None = None  #: what the payload is good for
+    role: Role | None = None  #: what the payload, or what is made again, is good for
     source: Stored | None = None  #: the stored tensor that it shares, and whose that is
     holder: Row | None = None
     derivation: Derivation | None = None  #: the way to make it again

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from actzip.autograd.calls import Calls, Derivation, Operand, Part
+from actzip.autograd.calls import Calls, Operand
 from actzip.autograd.decision import Saved
+from actzip.autograd.derivation import Derivation, Part
 from actzip.autograd.identity import Key, unit_of
 from actzip.autograd.ledger import Row
 from actzip.autograd.stored import Kept, Stored
@@ -24,7 +25,7 @@ class Derive:
         self._calls = calls
         self._store = store
 
-    def find(self, saved: Saved, may_store: bool) -> Derivation | None:
+    def find(self, saved: Saved, may_store: bool) -> tuple[Derivation, Role] | None:
         """A way to make it again, bit for bit; operands that autograd keeps are then stored.
 
         may_store  store an operand that nobody has, if it is half its size or less (a cast's)
@@ -38,7 +39,7 @@ class Derive:
         if found is None or not found.gives(t):
             return None
         search.settle(saved.row)
-        return found
+        return found, Role.EXACT
 
 
 class _Search:
@@ -64,7 +65,7 @@ class _Search:
             if part is None:
                 return None
             found[operand] = part
-        return Derivation(call, found) if found else None
+        return Derivation.of(call, found) if found else None
 
     def _small(self, operand: Operand) -> Tensor | None:
         t = operand.now() if operand.small is not None else None

@@ -19,6 +19,7 @@ from actzip.autograd.copies import Copies
 from actzip.autograd.decide import Decide, is_odd, unseen
 from actzip.autograd.decision import Fate, Saved
 from actzip.autograd.derive import Derive
+from actzip.autograd.derive_lossy import DeriveLossy
 from actzip.autograd.failures import Failures
 from actzip.autograd.identity import Wanted, is_cast, is_parameter, node_of, storage_of, tensors_in
 from actzip.autograd.ledger import Row, Stats
@@ -30,7 +31,7 @@ from actzip.autograd.slots import Rule
 from actzip.autograd.slots.derivations import derives
 from actzip.autograd.stored import Pool
 from actzip.autograd.tensor_store import TensorStore
-from actzip.methods.base import Policy, Role, site
+from actzip.methods.base import Derives, Policy, Role, site
 from actzip.torch_private import DisableTorchFunction, set_grad_enabled
 
 _RAW = "_raw_saved_"
@@ -46,7 +47,7 @@ class Settings:
     paths: Paths
     pool: Pool
     failures: Failures
-    derive: bool = True
+    derives: Derives = Derives.NOTHING
     observer: Observer | None = None  #: looks at the backward of this pass
 
 
@@ -70,9 +71,9 @@ class ForwardPass:
         self._settings = settings
         self._store = TensorStore(settings.pool, settings.seed, settings.policy.swap)
         self._copies = Copies()
-        self._calls = Calls() if settings.derive else None
-        derive = None if self._calls is None else Derive(self._calls, self._store)
-        self._decide = Decide(settings.policy, self._store, self._copies, derive)
+        derives = settings.derives
+        self._calls = None if derives is Derives.NOTHING else Calls(derives is Derives.LOSSY)
+        self._decide = Decide(settings.policy, self._store, self._copies, self._derive())
         self.gave_way = False  #: to another session, for a part of the pass
         self._running = True
         self._args: object = ()  # of the call that made the node being visited
@@ -83,6 +84,13 @@ class ForwardPass:
         self._small: dict[int, int] = {}
         self._unknown: Counter[str] = Counter()
         self._unseen: Counter[str] = Counter()
+
+    def _derive(self) -> Derive | DeriveLossy | None:
+        if self._calls is None:
+            return None
+        if self._calls.lossy:
+            return DeriveLossy(self._calls, self._store, self._copies)
+        return Derive(self._calls, self._store)
 
     @property
     def root(self) -> nn.Module | None:
@@ -143,13 +151,15 @@ class ForwardPass:
 
     def made(self, node: Any, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
         """A call that made this one node gave `out`: if it was cheap, it can be made again."""
-        if self._calls is None or not derives(type(node)) or storage_of(out) is None:
+        calls = self._calls
+        if calls is None or not derives(type(node).__name__, calls.lossy):
+            return
+        if storage_of(out) is None:
             return
         with DisableTorchFunction():
             if out.numel() * out.element_size() >= self._settings.min_bytes:
-                number = int(node._sequence_nr())
-                noise = self._store.noise.get(number)
-                for t in self._calls.add(number, out, func, args, kwargs, noise):
+                noise = self._store.noise.get(int(node._sequence_nr()))
+                for t in calls.add(node, out, func, args, kwargs, noise):
                     self._store.pin(t)
 
     def expose(self, t: object) -> None:

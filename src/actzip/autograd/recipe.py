@@ -171,15 +171,13 @@ class Reader:
 
     def lift(self, w: Tensor | None) -> Tensor | None:
         """Numbers for each element that is read, brought to the shape of the stored tensor."""
-        value = self.stored.value
-        if w is None or not isinstance(value, Payload):
+        place = self.stored.place
+        if w is None or place is None or self.recipe.is_whole(self.like, place.size):
             return w
-        if self.recipe.is_whole(self.like, value.shape):
-            return w
-        full = torch.zeros(value.shape, dtype=w.dtype, device=w.device)
-        if value.stride != full.stride():
-            full = torch.empty_strided(value.shape, value.stride, dtype=w.dtype, device=w.device)
-            full.zero_()
+        size, stride, _ = place
+        full = torch.zeros(size, dtype=w.dtype, device=w.device)
+        if stride != full.stride():
+            full = torch.empty_strided(size, stride, dtype=w.dtype, device=w.device).zero_()
         self.recipe.put(full, w.expand(self.like.place.size))
         return full
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,10 +24,10 @@ from actzip.torch_private import StorageWeakRef, storage_from_weak
 class Source(ABC):
     """A way to get a tensor's values that is not a payload."""
 
-    device: torch.device
+    place: Place | None = None  #: shape and strides, of what is made again
 
     @abstractmethod
-    def get(self) -> Tensor:
+    def get(self, given: Any = None) -> Tensor:
         """The values, laid out as they were."""
 
 
@@ -43,14 +44,10 @@ class Kept(Source):
         return Kept(t.detach(), t._version)
 
     @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        return self.tensor.device
-
-    @property
     def is_current(self) -> bool:
         return self.tensor._version == self.version
 
-    def get(self) -> Tensor:
+    def get(self, given: Any = None) -> Tensor:
         if not self.is_current:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an "
@@ -69,6 +66,7 @@ class Stored:
         "__weakref__",
         "_coded",
         "_decoded",
+        "_lent",
         "bits",
         "buffers",
         "copied",
@@ -93,6 +91,7 @@ class Stored:
         self.copied = False  #: copies of it are read from here: edits of it must not reach them
         self.site = ""  #: the name of the site that its values are stored for
         self._decoded: tuple[StorageWeakRef, Place, torch.dtype] | None = None
+        self._lent: Tensor | None = None
         self._coded = False
         self._settle()
 
@@ -110,6 +109,13 @@ class Stored:
         self._coded = coded
 
     @property
+    def place(self) -> Place | None:
+        """The shape and strides of values that are stored or made again."""
+        if isinstance(self.value, Payload):
+            return Place(self.value.shape, self.value.stride, 0)
+        return None if self.value is None else self.value.place
+
+    @property
     def nbytes(self) -> int:
         """Bytes that are there only because of this object."""
         value = self.value.nbytes if isinstance(self.value, Payload) else 0
@@ -119,7 +125,8 @@ class Stored:
         self, role: Role, value: Payload | Source | None, *, bits: Payload | None = None
     ) -> None:
         """Another need came: keep `value` instead, and only these bits of a mask."""
-        self.role, self.value, self.bits, self._decoded = role, value, bits, None
+        self.role, self.value, self.bits = role, value, bits
+        self._decoded = self._lent = None
         self._settle()
 
     def holds(self, now: Tensor) -> bool:
@@ -131,23 +138,43 @@ class Stored:
         again = payload.codec.encode(now, seed=payload.seed)
         return torch.equal(again.data, payload.data)
 
-    def tensor(self) -> Tensor:
-        """The values. Slots of one node that read one tensor (q, k, v) get one decoded copy."""
+    def tensor(self, given: Any = None) -> Tensor:
+        """The values. Slots of one node that read one tensor (q, k, v) get one decoded copy.
+
+        `given`: other tensors to compute a derived one from, see derivation.py
+        """
+        lent, self._lent = self._lent, None
         if isinstance(self.value, Kept):
             return self.value.get()
         assert self.value is not None, "a mask was asked for values"
-        if self._decoded is not None:
+        if self._decoded is not None and given is None:
             ref, place, dtype = self._decoded
             storage = storage_from_weak(ref.cdata)
             if storage is not None:
+                del lent
                 empty = torch.empty(0, dtype=dtype, device=storage.device)
                 return empty.set_(storage, place.offset, place.size, place.stride)
         if isinstance(self.value, Source):
-            return self._remember(self.value.get())
+            made = self._masked(self.value.get(given))
+            return made if given is not None else self._remember(made)
         decoded = self.decode(self.value)
         if self.relu and self.bits is not None and not self.value.codec.keeps_zeros:
             decoded.mul_(self.decode(self.bits))  # what ReLU made zero is known to be zero
         return self._remember(decoded)
+
+    def lend(self) -> Tensor:
+        """The values for something that is made from them: its own reader, which mostly comes next,
+        finds them decoded."""
+        values = self.tensor()
+        if isinstance(self.value, Payload):
+            self._lent = values
+        return values
+
+    def _masked(self, made: Tensor) -> Tensor:
+        """Of a ReLU that is not the last word: what its bits say is off is zero."""
+        if not self.relu or self.bits is None:
+            return made
+        return torch.where(self.decode(self.bits).to(torch.bool), made, made.new_zeros(()))
 
     def _remember(self, values: Tensor) -> Tensor:
         """As long as somebody holds them nobody else needs to make them again."""

@@ -10,9 +10,10 @@ import weakref
 import torch
 from torch import Tensor
 
-from actzip.autograd.calls import Derivation, Operand
+from actzip.autograd.calls import Operand
 from actzip.autograd.decision import Decision, Fate, Saved
 from actzip.autograd.deferred_mask import DeferredMask
+from actzip.autograd.derivation import Derivation
 from actzip.autograd.identity import Key, Pins, Tally, Wanted, node_of, storage_of, unit_of
 from actzip.autograd.ledger import Row
 from actzip.autograd.offload import send
@@ -69,6 +70,10 @@ class TensorStore:
         if storage is not None:
             self._pins.add(storage)
             self._exposed.add(int(storage._cdata))
+
+    def is_exposed(self, key: Key) -> bool:
+        """Whether its memory can be edited without a new version."""
+        return key[0] in self._exposed
 
     def get(self, key: Key) -> Stored | None:
         return self._stored.get(key)
@@ -144,7 +149,7 @@ class TensorStore:
         elif fate is Fate.BITS:
             stored = self._put_bits(saved, decision.payload)
         elif decision.derivation is not None:
-            stored = self._derive(saved, decision.derivation)
+            stored = self._derive(saved, decision.derivation, decision.role or Role.EXACT)
         else:
             assert decision.payload is not None, "stored without a payload"
             stored = self._put(saved, decision.payload, decision.role or row.role)
@@ -191,18 +196,22 @@ class TensorStore:
         row.fate = Fate.BITS
         return bits
 
-    def _derive(self, saved: Saved, derivation: Derivation) -> Stored:
+    def _derive(self, saved: Saved, derivation: Derivation, role: Role) -> Stored:
         row, key = saved.row, saved.want.key
         row.derived_from = ", ".join(derivation.sites)
-        row.recipe = derivation.call.name
+        row.recipe = derivation.name
         row.stored_bytes += derivation.nbytes
         stored = self._stored.get(key)
         if stored is None:
-            stored = self._stored[key] = self.new(Role.EXACT, derivation)
+            stored = self._stored[key] = self.new(role, derivation)
         else:
             _hand_over(self._values.get(key), row)
-            _hand_over(self._bits.get(key), row)
-            stored.replace(Role.EXACT, derivation)
+            if role is Role.EXACT:  # the mask is in the values; those of a code may lose a sign
+                _hand_over(self._bits.get(key), row)
+                stored.replace(role, derivation)
+            else:
+                self.settle()
+                stored.replace(role, derivation, bits=stored.bits)
         stored.site = row.name
         self._values[key] = row
         return stored
@@ -229,6 +238,14 @@ class TensorStore:
         return stored
 
     # -- what a derivation needs -----------------------------------------------------------
+
+    def fill(self, key: Key, role: Role, derivation: Derivation) -> Stored:
+        """A ReLU's result of which only the bits are stored: its values can be made again."""
+        stored, row = self._stored[key], self._bits[key]
+        stored.replace(role, derivation, bits=stored.bits)
+        stored.site, self._values[key] = row.name, row
+        row.stored_bytes += derivation.nbytes
+        return stored
 
     def take(self, key: Key, stored: Stored, unit: Tensor) -> None:
         """Store exactly what autograd kept by itself, and serve its slots from there."""

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from actzip.autograd.compiled import not_compiled
 from actzip.autograd.forward_pass import ForwardPass
 from actzip.autograd.identity import node_of, tensors_in
+from actzip.autograd.slots.derivations import drops
 from actzip.torch_private import get_tracing_state
 
 #: AccumulateGrad's sequence number: parameters end every walk.
@@ -51,7 +52,7 @@ class Watcher(TorchFunctionMode):
 
     Nodes are told apart by their sequence numbers: those from before the pass began belong to
     somebody else (another model's graph, a hidden state kept from the last step). All numbers up
-    to `_last` were seen.
+    to `_last` were seen, and none above `_highest`.
 
     Without a root module nobody says when a forward pass ends, so a backward pass ends it, and
     the next op begins a new one: a whole training loop may run inside one `with`.
@@ -70,7 +71,7 @@ class Watcher(TorchFunctionMode):
 
     def _open(self) -> None:
         self.forward_pass = self._begin()
-        self._first = self._last = _sequence_now()
+        self._first = self._last = self._highest = _sequence_now()
         self._seen = {_LEAF}
         self._others: list[range] = []  # nodes made while it was paused
 
@@ -87,6 +88,7 @@ class Watcher(TorchFunctionMode):
         self._others.append(range(self._away, now + 1))
         if self._last + 1 == self._away:
             self._last = now
+        self._highest = max(self._highest, now)
 
     def _close(self) -> None:
         self.forward_pass.close()
@@ -104,10 +106,7 @@ class Watcher(TorchFunctionMode):
             if isinstance(out, Tensor):
                 node = node_of(out)
                 if node is not None:
-                    last = self._last
-                    self._walk(node, args, kwargs)
-                    if self._last == last + 1 == node._sequence_nr():  # the call made one node
-                        self.forward_pass.made(node, func, args, kwargs, out)
+                    self._met(node, func, args, kwargs, out)
             elif isinstance(out, (tuple, list)):
                 for item in out:
                     if isinstance(item, Tensor) and (node := node_of(item)) is not None:
@@ -117,6 +116,16 @@ class Watcher(TorchFunctionMode):
             if not self.forward_pass.contain(error):
                 raise
         return out
+
+    def _met(self, node: Any, func: Any, args: tuple[Any, ...], kwargs: Any, out: Tensor) -> None:
+        """The node of a call's result: if the call made no other, it can perhaps be made again."""
+        alone = node._sequence_nr() == self._highest + 1 and get_tracing_state() is None
+        late = alone and drops(func)  # made from what its node saves, which must be looked at first
+        if alone and not late:
+            self.forward_pass.made(node, func, args, kwargs, out)
+        self._walk(node, args, kwargs)
+        if late:
+            self.forward_pass.made(node, func, args, kwargs, out)
 
     def _before(self, func: Any, args: tuple[Any, ...]) -> None:
         """What must be done before the op runs."""
@@ -155,7 +164,7 @@ class Watcher(TorchFunctionMode):
         number = node._sequence_nr()
         if number == self._last + 1:  # numbers are given in turn: no other is new
             seen.add(number)
-            self._last = number
+            self._last = self._highest = number
             self.forward_pass.visit(node, number, args, kwargs)
             return
         found = []
@@ -173,6 +182,8 @@ class Watcher(TorchFunctionMode):
                     stack.append(parent)
         if len(found) > 1:
             found.sort(key=_number)  # in the order in which the ops ran
+        if found:
+            self._highest = max(self._highest, found[-1][0])
         while self._last + 1 in seen:
             self._last += 1
         for number, node in found:

@@ -1,6 +1,6 @@
 """Number formats: each turns a tensor into a `Payload` and back; see base.py for the contract."""
 
-from actzip.codecs.base import Codec, Payload, PayloadError, register, registered
+from actzip.codecs.base import Codec
 from actzip.codecs.bounded import Bounded
 from actzip.codecs.cast import Cast
 from actzip.codecs.dithered import Dithered
@@ -10,6 +10,8 @@ from actzip.codecs.group import Group
 from actzip.codecs.index import Index
 from actzip.codecs.keep import Keep
 from actzip.codecs.mask import BitMask
+from actzip.codecs.payload import Payload, PayloadError
+from actzip.codecs.registry import register, registered
 from actzip.codecs.shape import Shape
 from actzip.codecs.split import Split
 from actzip.codecs.window import Window

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from actzip import kernels
-from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip.codecs.base import Codec
 from actzip.codecs.bounded import Bounded
 from actzip.codecs.dithered_rate import conditional_entropy, stored_bits
 from actzip.codecs.each import mapped, mean
+from actzip.codecs.payload import Allocate, Coded, Payload
+from actzip.codecs.registry import register
 from actzip.kernels.bounded_layout import strict_bounds
 from actzip.kernels.dithered_layout import DitheredLayout, least_bytes, sides
 from actzip.kernels.errors import DamagedError
@@ -181,10 +183,10 @@ class Dithered(Codec):
     def least_bytes(self, x: Tensor) -> int:
         return min(Bounded(entropy=True).least_bytes(x), least_bytes(x.numel()))
 
-    def _other(self) -> Bounded:
+    def _bounded(self) -> Bounded:
         return Bounded(self.error, entropy=True)
 
-    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor | Coded:
         data = x.new_empty(0, dtype=torch.uint8)
 
         def room(nbytes: int) -> Tensor:
@@ -198,7 +200,7 @@ class Dithered(Codec):
         if fits and kernel.encode(x.view(-1), self._layout(x), seed, room) is not None:
             data[0] = _CODED
         elif self.origin is None:
-            return self._other()._encode(x, seed, allocate)
+            return self._bounded()._encode(x, seed, allocate)
         else:
             room(x.nbytes).copy_(_as_bytes(x))
             data[0] = _KEPT
@@ -215,7 +217,7 @@ class Dithered(Codec):
                 raise DamagedError(f"{data.numel()} bytes are not {out.numel()} values")
             _as_bytes(out).copy_(data[1:])
         elif first < _CODED and self.origin is None:
-            self._other()._decode(payload, out)
+            self._bounded()._decode(payload, out)
         else:
             raise DamagedError("the first byte does not say how the codes are stored")
 

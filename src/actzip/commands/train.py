@@ -17,7 +17,7 @@ from actzip.commands.board import short
 from actzip.commands.progress import Bar
 from actzip.commands.table import LEGEND, table
 from actzip.commands.write import write_report
-from actzip.memory.measure import call_fresh
+from actzip.memory.fresh_process import call_fresh
 from actzip.methods import METHODS
 from actzip.tasks import engine, run_folder
 from actzip.tasks.comparison import folder_name

@@ -57,7 +57,7 @@ class Backward:
 
 
 @dataclass(frozen=True)
-class Weights:
+class ErrorWeights:
     """w for the gradients of parameters and for those that travel on; both broadcast to x.
 
     `worst_…`: for |e| <= 1 everywhere, ‖Δg‖² is at most the sum of these over the channels. None
@@ -70,7 +70,7 @@ class Weights:
     worst_input: Tensor | None = None
 
 
-Formula = Callable[[Backward], Weights]
+Formula = Callable[[Backward], ErrorWeights]
 
 
 def energy_of(t: Tensor) -> float:

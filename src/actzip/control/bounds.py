@@ -5,7 +5,7 @@ may eb be, if the gradients of layer l may be off by E‖Δg‖² <= A_l? A laye
 
 - the code of its own input, Σ eb²·q with q = w/3 (or the worst case of control/error.py);
 - a BatchNorm on its output, Σ eb²·h with the trail h of control/batchnorm_trail.py;
-- noise that travels: site j, met later in forward, puts ρⱼ = Σ eb²·t/‖g‖² of relative noise into
+- noise that travels: site j, later in forward, puts ρⱼ = Σ eb²·t/‖g‖² of relative noise into
   the gradient, t as q, of which R_lj reaches the layer: it absorbs p_l·Σ R_lj·ρⱼ
   (control/propagation.py).
 
@@ -116,7 +116,7 @@ class _Problem:
         #: gradient that is noisier than it is large is of no use to parameters that store nothing
         #: here, an embedding's say
         self.absorbs = {
-            layer: max(propagation.absorbs(layer, v.reading), float(v.reading.parameter_signal))
+            layer: max(propagation.absorbs(layer), float(v.reading.parameter_signal))
             for layer, v in self.limits.items()
         }
         self.noisy = [self._is_noisy(site) for site in sites.values()]

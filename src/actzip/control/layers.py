@@ -1,4 +1,4 @@
-"""What each op that reads a stored tensor told by itself, and whose gradients it gives.
+"""What each op that reads a stored tensor said by itself, and whose gradients it gives.
 
 `Statistics` adds up all ops that read one tensor. A bound for each layer needs them one by one: a
 layer is an op's slot, named as in the report, and its site is the one its tensor is stored for.
@@ -101,9 +101,9 @@ class Layers:
         }
         trails = {key: list(rows) for key, rows in self._trails.items()}
         routes = {name: astuple(route) for name, route in self._routes.items()}
-        told = {"readings": readings, "trails": trails, "routes": routes}
+        state = {"readings": readings, "trails": trails, "routes": routes}
         kinds = {layer: kind.value for layer, kind in self._kinds.items()}
-        return {**told, "sites": dict(self._sites), "kinds": kinds}
+        return {**state, "sites": dict(self._sites), "kinds": kinds}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._readings = {

@@ -58,25 +58,29 @@ class Propagation:
         self._ops = {slot: i for i, route in enumerate(routes.values()) for slot in route.slots}
         count = len(routes)
         self._given, self._outer = np.zeros(count), np.zeros(count)  # ‖gX‖² and ‖gY‖² of each op
-        self._own = np.zeros(count)  # E‖Δg‖² of an op's own parameters for power 1 at its gY
+        self._own = np.zeros(count)  # E‖Δg‖² of an op's parameters for power 1 at its gY
         self._ends = np.array([float(route.ends) for route in routes.values()])
-        self._biases = np.array([float(route.biases) for route in routes.values()])
+        self._absorbs = {layer: absorbed(r) for layer, r in readings.items()}
         self._power = np.zeros((count, count))  # [i, k]: at gY of k, for power 1 in gX of i
         place = {name: i for i, name in enumerate(routes)}
         for i, route in enumerate(routes.values()):
-            found = [readings[slot] for slot in route.slots if slot in readings]
-            if found:
-                self._given[i] = float(found[0].input_signal)
-                self._outer[i] = float(found[0].outer_signal)
-            if self._outer[i] > 0:
-                weights = sum(absorbed(r) for r in found)
-                self._own[i] = weights / self._outer[i] + self._biases[i]
+            self._read(i, route, readings)
             for parent in route.parents:
                 k = place.get(parent, i)
                 if k < i:  # else it was left over from another graph
                     share = self._share(i, k)
                     self._power[i] += share * self._passed(k) * self._power[k]
                     self._power[i, k] += share
+
+    def _read(self, i: int, route: Route, readings: Mapping[str, Reading]) -> None:
+        found = [slot for slot in route.slots if slot in readings]
+        if not found:
+            return  # nothing is known of it but that it is on the way
+        first = readings[found[0]]
+        self._given[i], self._outer[i] = float(first.input_signal), float(first.outer_signal)
+        self._absorbs[found[0]] += route.biases * self._outer[i]
+        if self._outer[i] > 0:
+            self._own[i] = sum(self._absorbs[slot] for slot in found) / self._outer[i]
 
     def _share(self, i: int, k: int) -> float:
         """Of the noise in what op i gives, the part that comes to its parent k."""
@@ -87,11 +91,27 @@ class Propagation:
         """Noise in gX of an op for 1 at its gY; if nothing is known of it, what comes goes on."""
         return self._given[k] / self._outer[k] if self._outer[k] > 0 else 1.0
 
+    def _to_ends(self) -> Floats:
+        """E‖Δg‖² of parameters that get gX as it is, for power 1 in what each op gives."""
+        passed = np.array([self._passed(k) for k in range(len(self._own))])
+        found: Floats = self._ends + self._power @ (passed * self._ends)
+        return found
+
     def factors(self) -> dict[str, float]:
         """E‖Δg‖² of all parameters below, for ‖Δg‖² = 1 in what each layer gives; by layer."""
-        passed = np.array([self._passed(k) for k in range(len(self._own))])
-        total = self._ends + self._power @ (self._own + passed * self._ends)
+        total = self._power @ self._own + self._to_ends()
         return {slot: float(total[i]) for slot, i in self._ops.items()}
+
+    def below(self, layer: str, at: Sequence[str]) -> Floats:
+        """E‖Δg‖² of the parameters of the layers `at`, and, last, of those that are no layer's, for
+        ‖Δg‖² = 1 in what `layer` gives. Over all layers it adds up to the factor."""
+        i = self._ops.get(layer)
+        if i is None:
+            return np.zeros(len(at) + 1)
+        absorbs = np.array([self.absorbs(other) for other in at])
+        given = self._given[i]
+        found = self.relative(layer, at) * absorbs / given if given > 0 else np.zeros(len(at))
+        return np.append(found, self._to_ends()[i])
 
     def relative(self, layer: str, at: Sequence[str]) -> Floats:
         """Relative noise at the outputs of the layers `at`, for 1 in what `layer` gives."""
@@ -103,10 +123,9 @@ class Propagation:
                 found[n] = self._power[i, k] * self._given[i] / self._outer[k]
         return found
 
-    def absorbs(self, layer: str, r: Reading) -> float:
+    def absorbs(self, layer: str) -> float:
         """E‖Δg‖² of a layer's parameters, biases too, for relative noise 1 at its output."""
-        i = self._ops.get(layer)
-        return absorbed(r) + (0.0 if i is None else float(self._biases[i] * self._outer[i]))
+        return self._absorbs.get(layer, 0.0)
 
 
 # -- what an error at a site does in all ----------------------------------------------------------

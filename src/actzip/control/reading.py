@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
-from actzip.control.backward import Backward, Weights, energy_of, wide
+from actzip.control.backward import Backward, ErrorWeights, energy_of, wide
 from actzip.control.op import channel_dim
 
 _CHUNK = 1 << 18  #: elements looked at together: backward is where memory is shortest
@@ -136,7 +136,7 @@ class Groups:
     by_sample: bool
 
 
-def reading(b: Backward, w: Weights, x: Tensor, groups: Groups | None = None) -> Reading:
+def reading(b: Backward, w: ErrorWeights, x: Tensor, groups: Groups | None = None) -> Reading:
     """What backward `b` says of the stored tensor x; w has been brought to x's shape."""
     x = x.unsqueeze(0) if x.dim() == 0 else x
     channel = channel_dim(b.op, x.dim())

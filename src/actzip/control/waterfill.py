@@ -43,7 +43,8 @@ def fill(weight: Floats, cap: Floats, room: Floats, reach: Floats) -> Floats:
 def weighted(reach: Floats, rho: Floats) -> Floats:
     """reach @ rho, where a site that does not reach a layer may have infinite noise."""
     each: Floats = np.multiply(reach, rho, out=np.zeros_like(reach), where=reach > 0)
-    return each.sum(1)
+    total: Floats = each.sum(1)
+    return total
 
 
 def _fair(weight: Floats, cap: Floats, room: Floats, reach: Floats) -> Floats:

@@ -30,10 +30,10 @@ Floats = NDArray[np.float64]
 #: elements from which the entropy stage is worth its tables: for fewer, half a millisecond a tensor
 #: that other codes need some ten microseconds for
 ENTROPY_FROM = 1 << 15
-_START = 1e-3  #: of the peak: the bound before backward has told anything
+_START = 1e-3  #: of the peak: the bound before backward has said anything
 
 
-class ByError(Policy):
+class ErrorBounded(Policy):
     """One strict bound per site, or one per channel of a BatchNorm's input."""
 
     worst = False  #: bounds for errors that conspire, not for what they are on average
@@ -44,7 +44,7 @@ class ByError(Policy):
         self._shapes: dict[str, tuple[int, bool]] = {}  # elements, and an error per channel?
         self._errors: dict[str, Floats] = {}
         self._made: dict[str, Bounded] = {}
-        self._watching = False
+        self._looking = False
 
     # -- what a method decides -------------------------------------------------------------
 
@@ -70,7 +70,7 @@ class ByError(Policy):
     def codec(self, site: Site, tensor: Tensor) -> Codec | None:
         if not self.is_bounded(site):
             return None
-        self.note(site, tensor)
+        self.remember_shape(site, tensor)
         dim = channel_dim(site.op, tensor.dim())
         errors = self._errors.get(site.name)
         if errors is None:
@@ -79,9 +79,9 @@ class ByError(Policy):
             errors = errors.min(keepdims=True)
         return self.coded(site, tensor, dim, errors)
 
-    def note(self, site: Site, tensor: Tensor) -> None:
-        """Backward will tell of this tensor: remember what it was."""
-        if self._watching:
+    def remember_shape(self, site: Site, tensor: Tensor) -> None:
+        """Backward will be looked at: what the tensor was is needed then."""
+        if self._looking:
             self._shapes[site.name] = (tensor.numel(), site.op.kind is Kind.BATCH_NORM)
 
     def reason(self, site: Site) -> str:
@@ -99,10 +99,10 @@ class ByError(Policy):
             self._made[site.name] = made
         return made
 
-    # -- backward told ---------------------------------------------------------------------
+    # -- what backward said ----------------------------------------------------------------
 
     def learn(self) -> None:
-        """New bounds for all sites of which backward told."""
+        """New bounds for all sites that were read."""
         sites = self._sites()
         if not sites:
             return
@@ -134,13 +134,13 @@ class ByError(Policy):
         return {
             "shapes": dict(self._shapes),
             "errors": {name: e.tolist() for name, e in self._errors.items()},
-            "watching": self._watching,
+            "looking": self._looking,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._shapes = dict(state["shapes"])
         self._errors = {name: np.array(e) for name, e in state["errors"].items()}
-        self._watching = bool(state["watching"])
+        self._looking = bool(state["looking"])
 
 
 def is_worth_entropy(tensor: Tensor) -> bool:

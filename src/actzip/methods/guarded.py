@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from actzip import checks
 from actzip.codecs.base import Codec
 from actzip.control.guard import Guard
 from actzip.control.propagation import Effect, effects, nonzero
@@ -35,12 +36,8 @@ class Guarded(Method):
     def __post_init__(self) -> None:
         if not isinstance(self.method, Method):
             raise ValueError(f"Guarded(method=…) is a method object, got {self.method!r}")
-        if not 0 < self.limit < math.inf:
-            raise ValueError(f"Guarded(limit=…) is a finite number above 0, got {self.limit!r}")
-        if isinstance(self.interval, bool) or not isinstance(self.interval, int):
-            raise ValueError(f"Guarded(interval=…) is a whole number, got {self.interval!r}")
-        if self.interval < 1:
-            raise ValueError(f"Guarded(interval=…) is at least 1 step, got {self.interval!r}")
+        checks.positive(self, "limit")
+        checks.whole(self, "interval", least=1)
 
     def start(self, optimizer: torch.optim.Optimizer | None) -> Policy:
         return _Policy(self, self.method.start(optimizer))
@@ -67,6 +64,21 @@ class _Policy(Policy):
             self._variances[site.name] = variance(code, tensor)
         return code
 
+    def attach(self, model: torch.nn.Module) -> None:
+        self._inner.attach(model)
+
+    def stop(self) -> None:
+        self._inner.stop()
+
+    def peaked(self, peak: int) -> None:
+        self._inner.peaked(peak)
+
+    def summary(self) -> list[str]:
+        return self._inner.summary()
+
+    def passed(self, raw: int, stored: int) -> None:
+        self._inner.passed(raw, stored)
+
     def reason(self, site: Site) -> str:
         return self._inner.reason(site)
 
@@ -74,6 +86,7 @@ class _Policy(Policy):
         if self._looking:
             self._judge(statistics)
         asked = self._inner.begin(step, statistics)
+        self.wants_peak, self.derives = self._inner.wants_peak, self._inner.derives
         self._step = step
         self._looking = asked or is_look(step, self._interval)
         self._variances = {}
@@ -108,7 +121,7 @@ class _Policy(Policy):
 
     def messages(self) -> list[str]:
         said, self._said = self._said, []
-        return said
+        return [*self._inner.messages(), *said]
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from actzip.memory.measure import call_fresh
+from actzip.memory.fresh_process import call_fresh
 from actzip.tasks import engine, run_folder
 from actzip.tasks.config import Config, read_config
 from actzip.tasks.method_spec import label

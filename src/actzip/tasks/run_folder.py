@@ -100,9 +100,7 @@ def read_state(path: Path) -> dict[str, Any]:
     """What a run saved to go on from, a file or its folder; it can hold data only, no code."""
     file = path / STATE if path.is_dir() else path
     if not file.is_file():
-        raise ValueError(
-            f"no saved state at {path}; --resume takes a run's folder or its {STATE}"
-        )
+        raise ValueError(f"no saved state at {path}; --resume takes a run's folder or its {STATE}")
     try:
         state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch's own message is a page about pickles

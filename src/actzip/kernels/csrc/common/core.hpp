@@ -1,6 +1,20 @@
 // What every kernel file shares: element types, the dither hash, threads, status codes; entry.hpp.
 //
-// Each csrc/*.cpp is compiled once per instruction set (portable, avx2, avx512), with ACTZIP_ISA
+// Where to read on, each folder after those before it:
+//
+//   common/      this file; entry.hpp (how Python calls); simd.hpp (blocks of 32 elements, the same
+//                functions in simd_avx2, simd_avx512 with simd_x86, and simd_portable); isa.cpp
+//   exact/       planes.hpp (codes as bit planes), planes, mask, index, window: what loses nothing
+//   group/       meta.hpp, range.hpp (lo and step of a group), block.hpp (32 elements to codes),
+//                run.hpp (whole blocks), layout.hpp and walk.cpp (all of a row), group.cpp (entries)
+//   dual/        map.hpp (averages of a map), blocks.hpp, dual.cpp; channels.hpp, last.cpp
+//   bounded/     format.hpp, quant.hpp, predict.hpp, bits.hpp; encode.hpp, decode.hpp (a chunk);
+//                bytes*, wide*, avx2_decode (its usual cases with vectors); bounded.cpp (entries)
+//   entropy/     rans.hpp (the coder), avx2, avx512, portable; entropy.cpp (entries)
+//   bounded/     squeeze.hpp, histogram.hpp, span*.hpp, rans.hpp, entropy.cpp: the two together
+//   fixedpoint/  chunk.hpp, fixedpoint.cpp
+//
+// Each *.cpp is compiled once per instruction set (portable, avx2, avx512), with ACTZIP_ISA
 // set to the name of its namespace, and everything lives inside `namespace actzip::ACTZIP_ISA`.
 // So no function compiled with AVX can be merged by the linker with its portable twin. For the
 // same reason kernels use no std:: templates: those would be shared between the three builds.
@@ -18,6 +32,9 @@
 #ifndef ACTZIP_INLINE  // the sanitized builds of tests/native name one that compiles faster
 #define ACTZIP_INLINE inline __attribute__((always_inline))
 #endif
+
+// For the functions that are long and called from several places, for many elements at a time.
+#define ACTZIP_ONCE __attribute__((noinline))
 
 #define ACTZIP_BEGIN namespace actzip { namespace ACTZIP_ISA {
 #define ACTZIP_END } }
@@ -201,6 +218,7 @@ template <class G> ACTZIP_INLINE auto with_bits(int bits, G&& f) {
   switch (bits) {
     case 1: return f(Bits<1>(bits));
     case 2: return f(Bits<2>(bits));
+    case 3: return f(Bits<3>(bits));
     case 4: return f(Bits<4>(bits));
     case 8: return f(Bits<8>(bits));
     default: break;

@@ -146,9 +146,19 @@ ACTZIP_INLINE Bytes or_plane(const Bytes& a, uint32_t word, int j) {
   return each_byte([&](int i) { return uint8_t(a.a[i] | (word >> i & 1) << j); });
 }
 
-constexpr int kAdded = 0;  // only AVX-512 has an unpack_few
+struct PlanesDown {
+  Bytes a;
+  int at;
+  ACTZIP_INLINE PlanesDown(const Bytes& codes, int bits) : a(codes), at(bits) {}
+  ACTZIP_INLINE uint32_t next(uint32_t keep) { return plane_where(keep, a, --at); }
+};
+ACTZIP_INLINE Bytes twice_and_plane(const Bytes& a, uint32_t word) {
+  return each_byte([&](int i) { return uint8_t(2 * a.a[i] + (word >> i & 1)); });
+}
 
-// The least and the largest of 16-bit floats, as integers in their order (group_range.hpp).
+constexpr int kFewBits = 0;  // no unpack_few
+
+// The least and the largest of 16-bit floats, as integers in their order (group/range.hpp).
 template <bool Zero> struct SeenWords {
   int16_t lo = 0x7fff, hi = -0x8000;
   template <class T> ACTZIP_INLINE void see(const T* x) {

@@ -1,7 +1,7 @@
 // Dual: block averages in half the bits, the rest of each map as a group code; reference/dual.py.
 //
 // Payload: averages of all maps | group payload of what is left, a map being a group. A map that is
-// raw there holds its original values. zero: code 0 is an exact zero. dual_last.cpp is the same for
+// raw there holds its original values. zero: code 0 is an exact zero. last.cpp is the same for
 // maps whose channels are innermost in memory.
 #include "dual/blocks.hpp"
 #include "group/code.hpp"
@@ -95,7 +95,7 @@ inline bool decode_maps(const uint8_t* averages, const uint8_t* data, const Layo
   if (!own.in_blocks || first >> 28 != last >> 28) return false;
   const MetaArray<float> meta{const_cast<uint8_t*>(data), l.groups()};
   Noise noise(dither.at(first), first);
-  with_bits(c.bits, [&](auto bits) {
+  const auto decode_as = [&](auto bits) {
     using B = decltype(bits);
     const auto decode = c.subtract ? decode_map<B, Zero, true, T> : decode_map<B, Zero, false, T>;
     for (int64_t g = g0; g < g1; ++g) {
@@ -104,7 +104,13 @@ inline bool decode_maps(const uint8_t* averages, const uint8_t* data, const Layo
       decode(data + l.offsets[0] + g * l.group / 8 * bits, bits, {of.lo, of.step}, noise, m, mean, own.spread,
              stream, out + g * l.group);
     }
-  });
+  };
+#ifndef ACTZIP_COMPACT
+  if (c.bits == 2)  // what DIVISION takes
+    decode_as(Bits<2>(2));
+  else
+#endif
+    decode_as(Bits<0>(c.bits));
   if (stream) end_stream();
   return true;
 }

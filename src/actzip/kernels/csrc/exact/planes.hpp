@@ -14,7 +14,8 @@ template <int N> ACTZIP_INLINE void store_whole(Bits<N>, const Bytes& codes, uin
   for (int j = 0; j < N; ++j) store_as<uint32_t>(out + 4 * j, plane_where(keep, codes, j));
 }
 ACTZIP_INLINE void store_whole(Bits<0> bits, const Bytes& codes, uint32_t keep, uint8_t* out) {
-  for (int j = 0; j < bits; ++j) store_as<uint32_t>(out + 4 * j, plane_where(keep, codes, j));
+  PlanesDown planes(codes, bits);
+  for (int j = bits; j-- > 0;) store_as<uint32_t>(out + 4 * j, planes.next(keep));
 }
 
 // The codes of m elements; those whose bit in `keep` is off are stored as 0.

@@ -30,7 +30,7 @@ template <class T> inline DecodeRun<T> decode_run_of(const Coding& c) {
 
 // One block of 32 elements with a lo and a factor each.
 template <class T>
-void encode_block(const T* x, int64_t m, const Block& lo, const Block& inverse, Key key, int64_t b,
+ACTZIP_INLINE void encode_block(const T* x, int64_t m, const Block& lo, const Block& inverse, Key key, int64_t b,
                   const Coding& c, uint8_t* out) {
   const Block block = take32(x, m);
   with_flag(c.zero, [&](auto zero) {
@@ -40,13 +40,13 @@ void encode_block(const T* x, int64_t m, const Block& lo, const Block& inverse, 
     });
   });
 }
-void encode_block(const double* x, int64_t m, const Wide<double>& lo, const Wide<double>& inverse,
+ACTZIP_INLINE void encode_block(const double* x, int64_t m, const Wide<double>& lo, const Wide<double>& inverse,
                   Key key, int64_t b, const Coding& c, uint8_t* out) {
   encode32(take32(x, m), lo, inverse, key, b, c, m, out);
 }
 
 template <class T>
-void decode_block(const uint8_t* in, int64_t m, const Block& lo, const Block& step, Key key, int64_t b,
+ACTZIP_INLINE void decode_block(const uint8_t* in, int64_t m, const Block& lo, const Block& step, Key key, int64_t b,
                   const Coding& c, T* x) {
   with_flag(c.zero, [&](auto zero) {
     with_flag(c.subtract, [&](auto subtract) {
@@ -54,7 +54,7 @@ void decode_block(const uint8_t* in, int64_t m, const Block& lo, const Block& st
     });
   });
 }
-void decode_block(const uint8_t* in, int64_t m, const Wide<double>& lo, const Wide<double>& step, Key key,
+ACTZIP_INLINE void decode_block(const uint8_t* in, int64_t m, const Wide<double>& lo, const Wide<double>& step, Key key,
                   int64_t b, const Coding& c, double* x) {
   give32(x, decode32(in, lo, step, key, b, c, m), m);
 }
