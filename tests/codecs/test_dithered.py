@@ -189,6 +189,14 @@ def test_the_rate_of_channels_and_sides_is_what_is_stored() -> None:
     assert half == pytest.approx(codec.rate(x, (0.5,))[0], rel=0.05)
 
 
+def test_the_rate_sees_all_places_of_a_map() -> None:
+    """Values in the corner are a tenth of the others."""
+    x = normal(64, 64, 8, 8)
+    x[..., 0, 0] /= 10
+    stored = 8 * Dithered(1.0).encode(x).data.numel() / x.numel()
+    assert stored == pytest.approx(Dithered(1.0).rate(x)[0], rel=0.05)
+
+
 def test_every_bit_flipped_gives_an_error_or_other_values(small_too: None, backend: str) -> None:
     x = normal(300)
     x[7] = float("inf")
