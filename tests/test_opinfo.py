@@ -46,13 +46,14 @@ MOST, FEW = 6, 1
 
 #: ‖Δg‖ in parts of ‖g‖, of 8 bits or a thousandth of the peak; a Transformer's is 0.07.
 CLOSE = 0.1
-#: Their samples have scores in the hundreds and thousands: the softmax is a maximum, and rounding
-#: moves it.
-STEEP = {
-    "nn_functional_multi_head_attention_forward",
-    "nn_functional_scaled_dot_product_attention",
-    "torch_ops_aten__scaled_dot_product_flash_attention_for_cpu",
-}
+#: Not close: their samples have scores in the hundreds and thousands, where the softmax is a
+#: maximum. From torch 2.14 on two more are up to 0.22 off with other samples of such scores.
+STEEP = {"nn_functional_multi_head_attention_forward"}
+if TORCH >= (2, 14):
+    STEEP |= {
+        "nn_functional_scaled_dot_product_attention",
+        "torch_ops_aten__scaled_dot_product_flash_attention_for_cpu",
+    }
 
 #: Their samples bring random numbers in double precision, and the input must be so, too.
 DOUBLE = {"nn.FractionalMaxPool2d", "nn.FractionalMaxPool3d"}

@@ -25,7 +25,7 @@ from actzip.tasks.run_folder import Journal, check_place, replace_text
 from actzip.tasks.summary import Row, as_csv
 
 METHODS = "plain,checkpoint,bf16,lossless,actnn,division,comet,acgc"
-#: all methods in 190 seconds of one core, measured with AVX2 (acgc takes 40 of them, plain 17)
+#: with AVX2 acgc takes 40 seconds of one core, plain 17: all methods some 190 by estimate
 QUICK: dict[str, Any] = {
     "task": "classify",
     "data": "digits",

@@ -77,11 +77,14 @@ ACTZIP_INLINE F load(const f16* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 ACTZIP_INLINE void store(float* p, F a) { _mm256_storeu_ps(p, a); }
-ACTZIP_INLINE void store(bf16* p, F a) {
+// The bf16 in the low half, 0 in the high one: rounded to nearest even.
+ACTZIP_INLINE __m256i rounded_bf16(F a) {
   const __m256i i = as_int(a);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(i, 16), _mm256_set1_epi32(1));
-  const __m256i r =
-      _mm256_srli_epi32(_mm256_add_epi32(i, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+  return _mm256_srli_epi32(_mm256_add_epi32(i, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+}
+ACTZIP_INLINE void store(bf16* p, F a) {
+  const __m256i r = rounded_bf16(a);
   const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x08);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
 }
@@ -93,8 +96,20 @@ ACTZIP_INLINE void store(f16* p, F a) {
 template <class T> ACTZIP_INLINE void load_all(const T* p, F* v) {
   for (int k = 0; k < 4; ++k) v[k] = load(p + 8 * k);
 }
-template <class T> ACTZIP_INLINE void store_all(T* p, const F* v) {
+// 16 elements of two bytes.
+ACTZIP_INLINE __m256i sixteen(const bf16*, F a, F b) {
+  return _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded_bf16(a), rounded_bf16(b)), 0xd8);
+}
+ACTZIP_INLINE __m256i sixteen(const f16*, F a, F b) {
+  const auto half = [](F x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); };
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(half(a)), half(b), 1);
+}
+ACTZIP_INLINE void store_all(float* p, const F* v) {
   for (int k = 0; k < 4; ++k) store(p + 8 * k, v[k]);
+}
+template <class T> ACTZIP_INLINE void store_all(T* p, const F* v) {
+  for (int k = 0; k < 2; ++k)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p) + k, sixteen(p, v[2 * k], v[2 * k + 1]));
 }
 
 // Past the caches, to the beginning of a line.
@@ -107,9 +122,8 @@ ACTZIP_INLINE void stream_all(float* p, const F* v) {
   for (int k = 0; k < 4; ++k) _mm256_stream_ps(p + 8 * k, v[k]);
 }
 template <class T> ACTZIP_INLINE void stream_all(T* p, const F* v) {
-  alignas(64) T line[32];
-  store_all(line, v);
-  stream_line(p, line);
+  for (int k = 0; k < 2; ++k)
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p) + k, sixteen(p, v[2 * k], v[2 * k + 1]));
 }
 ACTZIP_INLINE void end_stream() { _mm_sfence(); }
 
