@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from actzip.kernels.bounded_layout import BLOCK, CAP, CHUNK, SCALE, level_of
+from actzip.kernels.bounded_layout import BLOCK, CAP, CHUNK, SCALE, levels_of
 from actzip.kernels.dithered_layout import DitheredLayout
 from actzip.kernels.reference.bounded_symbols import padded
 from actzip.kernels.reference.dither import dither
@@ -88,8 +88,7 @@ def _levels(distance: Tensor, bounds: Tensor, layout: DitheredLayout) -> Tensor:
     zero = torch.zeros(layout.chunks, dtype=torch.long, device=bounds.device)
     ratio = (distance * (1.0 / _step(bounds, zero))).abs()
     ratio = torch.where(ratio < torch.inf, ratio, torch.zeros_like(ratio))
-    found = [level_of(r, layout.dtype) for r in ratio.amax(1).double().tolist()]
-    return torch.tensor(found, dtype=torch.long, device=bounds.device)
+    return levels_of(ratio.amax(1).double(), layout.dtype)
 
 
 def _codes(r: Tensor, v: Tensor, above: Tensor | None) -> Tensor:
