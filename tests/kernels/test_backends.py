@@ -24,7 +24,7 @@ from actzip.kernels.native.prototypes import PROTOTYPES
 
 FORMS = [
     *("group", "dual", "mask", "index", "window", "cast", "planes"),
-    *("fixedpoint", "bounded", "bounded_entropy", "entropy"),
+    *("fixedpoint", "bounded", "bounded_entropy", "dithered", "entropy"),
 ]
 
 

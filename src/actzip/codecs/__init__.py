@@ -3,6 +3,7 @@
 from actzip.codecs.base import Codec
 from actzip.codecs.bounded import Bounded
 from actzip.codecs.cast import Cast
+from actzip.codecs.dithered import Dithered
 from actzip.codecs.dual import Dual
 from actzip.codecs.fixedpoint import FixedPoint
 from actzip.codecs.group import Group
@@ -20,6 +21,7 @@ __all__ = [
     "Bounded",
     "Cast",
     "Codec",
+    "Dithered",
     "Dual",
     "FixedPoint",
     "Group",

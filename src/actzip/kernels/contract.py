@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from actzip.kernels import forms
     from actzip.kernels.native import bounded as native_bounded
     from actzip.kernels.native import bounded_entropy as native_bounded_entropy
+    from actzip.kernels.native import dithered as native_dithered
     from actzip.kernels.native import dual as native_dual
     from actzip.kernels.native import entropy as native_entropy
     from actzip.kernels.native import fixedpoint as native_fixedpoint
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from actzip.kernels.reference import bounded as reference_bounded
     from actzip.kernels.reference import bounded_entropy as reference_bounded_entropy
     from actzip.kernels.reference import cast as reference_cast
+    from actzip.kernels.reference import dithered as reference_dithered
     from actzip.kernels.reference import dual as reference_dual
     from actzip.kernels.reference import entropy as reference_entropy
     from actzip.kernels.reference import fixedpoint as reference_fixedpoint
@@ -55,4 +57,5 @@ if TYPE_CHECKING:
         native_bounded_entropy,
         reference_bounded_entropy,
     ]
+    dithered: list[forms.DitheredForm] = [native_dithered, reference_dithered]
     entropy: list[forms.EntropyForm] = [native_entropy, reference_entropy, triton_entropy]

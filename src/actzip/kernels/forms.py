@@ -14,6 +14,7 @@ from typing import Protocol
 from torch import Tensor
 
 from actzip.kernels.bounded_layout import BoundedLayout
+from actzip.kernels.dithered_layout import DitheredLayout
 from actzip.kernels.dual_layout import DualLayout
 from actzip.kernels.entropy_table import Table
 from actzip.kernels.fixedpoint_layout import FixedPointLayout
@@ -139,6 +140,15 @@ class BoundedEntropyForm(Protocol):
         """The payload, or None when plain packing is shorter."""
 
     def decode(self, data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None: ...
+
+
+class DitheredForm(Protocol):
+    """Dithered codes, entropy-coded given their dither; dithered_layout.py says where they are."""
+
+    def encode(self, x: Tensor, layout: DitheredLayout, seed: int, allocate: Room) -> Tensor | None:
+        """The payload, or None when steps are too fine for this format."""
+
+    def decode(self, data: Tensor, layout: DitheredLayout, seed: int, out: Tensor) -> None: ...
 
 
 class EntropyForm(Protocol):

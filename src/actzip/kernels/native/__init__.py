@@ -7,6 +7,7 @@ FORMS = frozenset(
     {
         "bounded",
         "bounded_entropy",
+        "dithered",
         "dual",
         "entropy",
         "fixedpoint",

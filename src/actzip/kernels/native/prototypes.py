@@ -19,6 +19,11 @@ PROTOTYPES = {
     "bounded_squeeze": "riiriiuiiiriiwwwwwi",
     "bounded_squeeze_gather": "riiriiuiiiriiwwrrrrwi",
     "bounded_unsqueeze": "rrrrriiiiriiuiiiwi",
+    # dithered/dithered.cpp
+    "dithered_count": "riirrrriiuiiwi",
+    "dithered_encode": "riirrrriiuirrriiwwwwwwi",
+    "dithered_gather": "riirrrriiuirrriiwwrrrwrwi",
+    "dithered_decode": "rrrrrrrriiiirrrriiuiwi",
     # dual/dual.cpp
     "dual_encode": "riiiiiiirriiuwwwi",
     "dual_decode": "rrwiiiiiiirriiuwi",
