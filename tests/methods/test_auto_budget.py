@@ -62,7 +62,7 @@ def _plain_peak(size: int = 128) -> int:
 def test_the_peak_is_within_the_budget_and_uses_it() -> None:
     plain = _plain_peak()
     tight = int(plain * 0.72)
-    model, optimizer, session, data = _run(14, budget=tight)
+    model, optimizer, session, data = _run(8, budget=tight)
     peak = _peak(model, optimizer, *_batch(data, 128))
     assert 0.8 * tight <= peak <= tight
     assert session.stats().ratio > 1.5
@@ -106,7 +106,7 @@ def test_what_cannot_be_met_is_said_with_what_would_help() -> None:
 
 
 def test_longer_inputs_get_coarser_codes_instead_of_more_bytes() -> None:
-    model, optimizer, session, data = _run(10, budget=int(_plain_peak() * 0.72))
+    model, optimizer, session, data = _run(7, budget=int(_plain_peak() * 0.72))
     stored = session.stats().stored_bytes
     step(model, optimizer, *_batch(data, 160))
     assert session.stats().stored_bytes < 1.1 * stored
