@@ -20,6 +20,7 @@ from actzip.autograd.ledger import Row, Stats
 from actzip.autograd.module_paths import Paths
 from actzip.autograd.observe import Observer
 from actzip.autograd.registry import Registry
+from actzip.autograd.seeds import seed_at
 from actzip.autograd.sliced_tensor import read
 from actzip.autograd.slots import Rule
 from actzip.autograd.slots.derivations import derives
@@ -28,6 +29,7 @@ from actzip.methods.base import Policy, Role, site
 from actzip.torch_private import DisableTorchFunction, is_functorch_wrapped, set_grad_enabled
 
 _RAW = "_raw_saved_"
+COMPILED = "CompiledFunctionBackward"  #: the node of a compiled graph
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Trace:
         self.gave_way = False  #: to another session, for a part of the pass
         self._running = True
         self._args: object = ()  # of the call that made the node being visited
+        self._packed_graphs = 0  # compiled, and run since their node was met
+        self._graphs = 0  # compiled, all
         self._readers: dict[str, Reader] = {}  # of its values in a lossy code
         self._plans: dict[type, list[tuple[str, str, Rule | None]]] = {}
         self._occurrences: dict[tuple[str, str, str], int] = {}
@@ -107,6 +111,10 @@ class Trace:
         """Look at the saved tensors of a node that an op with these arguments just made."""
         kind = type(node)
         plan = self._plans.get(kind)
+        if self._packed_graphs and kind.__name__ == COMPILED:  # what it saves is packed and counted
+            self._packed_graphs -= 1
+            self._plans.setdefault(kind, [])
+            return
         if plan is None:
             plan = self._plans[kind] = [
                 (slot, _RAW + slot, slots.rule(kind.__name__, slot))
@@ -129,6 +137,23 @@ class Trace:
         if self._readers and self._settings.observer is not None:
             self._settings.observer.watch(node, self._readers)
         self._readers = {}
+
+    def compiled(self) -> tuple[str, int]:
+        """A compiled graph runs, and packs what it saves by itself: where, and the seed for it."""
+        self._packed_graphs += 1
+        self._graphs += 1
+        part = None if self._part is None else self._part()
+        with DisableTorchFunction():
+            path = self._settings.paths.here(self.root, part) or ""
+        return path, seed_at(self._settings.seed, -self._graphs)
+
+    def add(self, row: Row) -> None:
+        """Something that a compiled graph saves."""
+        self._rows.append(row)
+
+    def add_small(self, nbytes: int) -> None:
+        """The same of a tensor below the threshold."""
+        self._small[-1 - len(self._small)] = nbytes  # a name that no storage has
 
     def made(self, node: Any, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
         """A call that made this one node gave `out`: if it was cheap, it can be made again."""
