@@ -126,6 +126,9 @@ class compiler:  # noqa: N801  # a namespace
             def uuid(self) -> Any:
                 return uuid() if before is None else (uuid(), before.uuid())
 
+            def __reduce__(self) -> Any:  # caches pickle the configuration for their keys
+                return str, (str(self.uuid()),)
+
         return Partitioner()
 
     @staticmethod

@@ -142,9 +142,7 @@ class Trace:
         """A compiled graph runs, and packs what it saves by itself: where, and the seed for it."""
         self._packed_graphs += 1
         self._graphs += 1
-        part = None if self._part is None else self._part()
-        with DisableTorchFunction():
-            path = self._settings.paths.here(self.root, part) or ""
+        path = self._settings.paths.inside(self.root)
         return path, seed_at(self._settings.seed, -self._graphs)
 
     def add(self, row: Row) -> None:

@@ -61,6 +61,14 @@ class Paths:
             return None
         return self._name(root, module)
 
+    def inside(self, root: nn.Module | None) -> str:
+        """The path of the innermost module that belongs to the root; graphs are modules too."""
+        modules = _modules(sys._getframe(1))
+        if root is None:
+            root = modules[-1] if modules else None
+        names = [] if root is None else [self._name(root, module) for module in modules]
+        return next((name for name in names if not name.startswith("<")), "")
+
     def _runs(self, root: nn.Module, frame: FrameType | None) -> bool:
         """Whether this frame or one outside of it is a call of `root`.
 

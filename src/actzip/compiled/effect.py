@@ -146,7 +146,7 @@ class _Walk:
         inputs = [a for a in node.all_input_nodes if a in self.levels]
         most = max(self.levels[a] for a in inputs)
         if node.target is _GETITEM:
-            return most, "", ""
+            return (_NOTHING if self._is_free(node) else most), "", ""
         if any(self._touches(v) for v in node.kwargs.values()):
             return _EXACT, "", _named(node)
         slot = self._slot(node, reached[0][0])
@@ -171,6 +171,14 @@ class _Walk:
         if name in ("empty_like", "zeros_like", "ones_like", "full_like", "new_zeros", "sym_size"):
             return _SHAPE, slot, ""
         return _EXACT, slot, _named(node)
+
+    def _is_free(self, item: Node) -> bool:
+        """Of a convolution's gradients only the weight's depends on the input."""
+        source = item.args[0]
+        if not isinstance(source, Node) or names.function(source.target) != "convolution_backward":
+            return False
+        reached = [i for i, a in enumerate(source.args) if self._touches(a)]
+        return reached == [1] and item.args[1] != 1
 
     def _table(self, node: Node, reached: list[tuple[int, Any]], most: int) -> tuple[int, str, str]:
         """An op of the table: each argument says what it is for."""

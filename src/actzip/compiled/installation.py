@@ -25,7 +25,7 @@ from actzip.warning import warn
 if TYPE_CHECKING:
     from actzip.compiled.front import Front
 
-_FORMAT = "actzip.compiled 1"  #: changes when graphs are rewritten in another way
+_FORMAT = "actzip.compiled 2"  #: changes when graphs are rewritten in another way
 _lock = threading.RLock()
 _sessions: weakref.WeakKeyDictionary[Any, list[weakref.ref[Front]]] = weakref.WeakKeyDictionary()
 _fronts: weakref.WeakSet[Front] = weakref.WeakSet()
@@ -42,6 +42,7 @@ def traced(front: Front) -> None:
     known = _sessions.setdefault(context, [])
     if not any(ref() is front for ref in known):
         known.append(weakref.ref(front))
+        front.graphs += 1
     with _lock:
         _fronts.add(front)
         if not _taken_back:
@@ -106,7 +107,6 @@ def _apply(fw: Any, bw: Any, kwargs: dict[str, Any]) -> None:
         try:
             static = kwargs.get("static_lifetime_input_indices")
             rewrite(fw, bw, kwargs["num_fwd_outputs"], list(static or ()), front.wish())
-            front.graphs += 1
         except Exception as error:
             fw.graph, bw.graph = before
             if is_debugging():
@@ -126,8 +126,8 @@ def _once(message: str) -> None:
 
 def _uuid() -> str:
     """What compiled code depends on beside the graph: a part of the key of every cache."""
-    fronts = [repr(front.wish()) for front in _current()]
-    return f"{_FORMAT} {fronts}"
+    wishes = [front.wish() for front in _current()]
+    return f"{_FORMAT} {[(wish.key, str(wish.root)) for wish in wishes]}"
 
 
 def _install() -> None:

@@ -217,6 +217,8 @@ class _Plan:
             for number, saved in enumerate(chosen):
                 self._pack(saved, seed, number, order)
                 self._unpack(saved, symbols)
+            if not chosen:
+                self._keep_alive(seed)
         self.out.args = (tuple(self.outputs),)
         for module in (self.fw, self.bw):
             module.graph.lint()
@@ -237,6 +239,14 @@ class _Plan:
         assert inputs
         with self.fw.graph.inserting_before(first):
             return _call(self.fw, torch.ops.actzip.begin.default, (graph,))
+
+    def _keep_alive(self, seed: Node) -> None:
+        """Nothing is packed, and compilers drop an op without a reader: its number is saved."""
+        place, home = next((s.place, s.home) for s in self.saved)
+        self.outputs.insert(place, seed)
+        with self.bw.graph.inserting_before(home):
+            unused = self.bw.graph.placeholder("actzip_seed")
+        unused.meta["val"] = seed.meta["val"]
 
     def _pack(self, saved: Saved, seed: Node, number: int, order: dict[Node, int]) -> None:
         users = [u for u in saved.node.users if u.op != "output" and u in order]
