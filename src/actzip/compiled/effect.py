@@ -27,15 +27,17 @@ _PASS = frozenset(
     "split_with_sizes unbind clone alias detach _to_copy convert_element_type contiguous neg sum "
     "mean cat stack add sub rsub roll flip repeat as_strided diagonal constant_pad_nd "
     "slice_scatter select_scatter slice_backward select_backward copy lift_fresh_copy "
-    "_reshape_alias unfold movedim view_as cumsum _fft_c2c index_select index _unsafe_index "
-    "broadcast_in_dim fma upsample_nearest2d avg_pool2d _adaptive_avg_pool2d reflection_pad2d "
-    "sum_default squeeze_ pixel_shuffle pixel_unshuffle tril triu embedding".split()
+    "_reshape_alias unfold movedim cumsum broadcast_in_dim upsample_nearest2d avg_pool2d "
+    "_adaptive_avg_pool2d pixel_shuffle pixel_unshuffle tril triu".split()
 )
-#: The same of their first arguments only; what follows is not the values' (indices, masks).
-_FIRST = frozenset(
-    "index_select index _unsafe_index embedding masked_fill gather scatter scatter_add "
-    "embedding_dense_backward index_put index_add".split()
-)
+#: The same of one of their arguments, by its place; the others are indices and masks.
+_PLACED: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("index_select", "index", "_unsafe_index", "embedding", "gather"), (0,)),
+    **dict.fromkeys(("masked_fill", "embedding_dense_backward"), (0,)),
+    **dict.fromkeys(("index_put", "_unsafe_index_put"), (0, 2)),
+    **dict.fromkeys(("scatter", "scatter_add", "index_add", "_unsafe_masked_index"), (0, 3)),
+    "_unsafe_masked_index_put_accumulate": (0, 3),
+}
 _PRODUCT = frozenset(
     "mul mm bmm addmm baddbmm matmul convolution dot mv addmv addcmul linear addbmm outer "
     "einsum tensordot".split()
@@ -108,7 +110,7 @@ class _Walk:
         if level != _SHAPE:
             self.levels[node] = level
         if level > self.strongest[0]:
-            self.strongest, self.why = (level, node, slot), why
+            self.strongest, self.why = (level, node, slot), why if level == _EXACT else ""
 
     def _is_view(self, node: Node) -> bool:
         name = names.function(node.target)
@@ -150,11 +152,12 @@ class _Walk:
         if any(self._touches(v) for v in node.kwargs.values()):
             return _EXACT, "", _named(node)
         slot = self._slot(node, reached[0][0])
-        if names.is_backward(node.target) and name not in _FIRST:
+        if name in _PLACED:
+            right = all(i in _PLACED[name] for i, _ in reached)
+            return (most if right else _EXACT), slot, _named(node)
+        if names.is_backward(node.target):
             return self._table(node, reached, most)
-        if name in _FIRST and any(i > 0 and not (name == "index_put" and i == 2) for i, _ in reached):
-            return _EXACT, slot, _named(node)
-        if name in _PASS or name in _FIRST:
+        if name in _PASS:
             return most, slot, ""
         if name in _PRODUCT:
             touching = sum(1 for _, a in reached)
@@ -193,6 +196,7 @@ class _Walk:
             else:
                 slot, rule = names.slot_rule(node.target, argument)
                 level = _LEVEL.get(rule.role, _EXACT) if rule is not None else _EXACT
+                self.statistic |= rule is not None and rule.role is Role.SMALL
                 touching += level in (_LINEAR, _CURVED)
                 here = (level if level == _SHAPE else max(level, most), slot, _named(node))
             found = max(found, here)
@@ -223,6 +227,8 @@ class _Walk:
 
     def _of(self, role: Role, node: Node, slot: str) -> Effect:
         target = _whole(node)
+        if target is not node.target:  # a part of it, which has other names for its arguments
+            slot = names.slot_for(target, role) or slot
         return Effect(
             role, names.node_name(target), slot, names.op_of(target), self.signs, self.why
         )
@@ -230,6 +236,7 @@ class _Walk:
 
 _LEVEL = {
     Role.GEOMETRY: _SHAPE,
+    Role.SMALL: _LINEAR,
     Role.LINEAR: _LINEAR,
     Role.NONLINEAR: _CURVED,
 }

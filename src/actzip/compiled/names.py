@@ -12,7 +12,9 @@ from typing import Any
 
 from actzip.autograd import slots
 from actzip.autograd.slots import Rule
+from actzip.autograd.slots.lookup import TABLE
 from actzip.control.op import Op
+from actzip.methods.base import Role
 
 _BACKWARD = re.compile(r"_backward(_data|_input)?$")
 
@@ -77,3 +79,10 @@ def slot_rule(target: Any, argument: str) -> tuple[str, Rule | None]:
         if found is not None:
             return slot, found
     return argument, None
+
+
+def slot_for(target: Any, role: Role) -> str:
+    """The first slot of a function's node with this role; "" when there is none."""
+    row = TABLE.get(node_name(target))
+    found = [] if row is None else [s for s, rule in row.slots.items() if rule.role is role]
+    return found[0] if found else ""

@@ -5,8 +5,8 @@
     x      = actzip::unpack(packed, …)         before its first use in backward
     mask   = actzip::unpack_mask(packed, …)    where a ReLU's backward asks which values are above 0
 
-A packed tensor says itself how it is to be read: a head of 32 bytes, the codec's bytes, the codec
-in words, and a ReLU's mask where the code has none. Compilers want to know sizes before there are values, and how many bytes some codes take
+A packed tensor says itself how it is to be read: a head of 32 bytes, the codec's bytes, its strides
+and its codec in words, and a ReLU's mask where the code has none. Compilers want to know sizes before there are values, and how many bytes some codes take
 is known only after: what the graph sees is a view of `visible` bytes at the start of a storage that
 has all of them. So precision can change in every step without another compilation.
 
@@ -31,7 +31,7 @@ from actzip.codecs.base import Codec, Payload, PayloadError, ours
 from actzip.codecs.serial import from_words, to_words
 from actzip.torch_private import DisableTorchFunction
 
-#: lengths of the codec's bytes and of the words for it, the seed, the length of the mask
+#: lengths of the codec's bytes and of the words behind them, the seed, the length of the mask
 _HEAD = struct.Struct("<QQQQ")
 HEAD = _HEAD.size
 
@@ -112,7 +112,7 @@ def _pack(x: Tensor, seed: Tensor, site: str, number: int) -> Tensor:
 
 def _encode(codec: Codec, x: Tensor, seed: int, mask: int) -> Payload:
     """In memory that has room for what goes around it."""
-    extra = HEAD + len(to_words(codec)) + mask
+    extra = HEAD + 8 * x.dim() + len(to_words(codec)) + mask
 
     def room(nbytes: int, device: torch.device) -> Tensor:
         return torch.empty(nbytes + extra, dtype=torch.uint8, device=device)[HEAD : HEAD + nbytes]
@@ -125,7 +125,9 @@ def _encode(codec: Codec, x: Tensor, seed: int, mask: int) -> Payload:
 
 def _whole(payload: Payload, mask: int) -> Tensor:
     """All bytes of a packed tensor, the payload's own memory with a head and an end around it."""
-    data, text = payload.data, to_words(payload.codec)
+    data = payload.data
+    # its strides: a compiler may lay a tensor out in another way than the graph says
+    text = struct.pack(f"<{len(payload.stride)}q", *payload.stride) + to_words(payload.codec)
     size = HEAD + data.numel() + len(text) + mask
     storage = data.untyped_storage()
     if data.storage_offset() == HEAD and storage.nbytes() == size:
@@ -155,25 +157,29 @@ class _Packed:
                 "a tensor that a compiled graph packed was copied without all of its bytes, by a "
                 "hook for saved tensors (save_on_cpu, say); remove the hook or actzip's session"
             )
-        codec = from_words(bytes(whole[at : at + said].tolist()))
-        head = tuple(size), tuple(stride), dtype, seed
+        text = bytes(whole[at : at + said].tolist())
+        strides = struct.unpack_from(f"<{len(size)}q", text)
+        codec = from_words(text[8 * len(size) :])
+        head = tuple(size), strides, dtype, seed
         self.payload = ours(Payload(codec, *head, whole[HEAD:at]))
         bits = whole[at + said : at + said + mask]
         self.bits = ours(Payload(BitMask(), *head, bits)) if mask else None
+        self.out = torch.empty_strided(size, stride, dtype=dtype, device=packed.device)
 
     def values(self) -> Tensor:
         payload = self.payload
-        out = payload.codec.decode(payload)
+        out = payload.codec.decode(payload, self.out)
         if self.bits is not None and not payload.codec.keeps_zeros:
             out.mul_(BitMask().decode(self.bits))  # what ReLU made zero is known to be zero
         return out
 
     def mask(self) -> Tensor:
         if self.bits is not None:
-            return BitMask().decode(self.bits)
+            return BitMask().decode(self.bits, self.out)
         payload = self.payload
         is_bits = isinstance(payload.codec, BitMask)
-        return payload.codec.decode(payload) if is_bits else payload.codec.mask(payload)
+        read = payload.codec.decode if is_bits else payload.codec.mask
+        return read(payload, self.out)
 
 
 def _unpack(packed: Tensor, size: list[int], stride: list[int], dtype: torch.dtype) -> Tensor:
