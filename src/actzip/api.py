@@ -141,7 +141,7 @@ class Session(Numbers):
         self._around = threading.local()
         self._inner = None if model is None else weakref.ref(inside(model))
         self._front = Front(
-            _key(method, min_bytes),
+            _key(model, method, min_bytes),
             lambda: self._policy,
             min_bytes,
             self._root,
@@ -378,10 +378,15 @@ class Session(Numbers):
                 warn(message)
 
 
-def _key(method: Method, min_bytes: int) -> str:
-    """The name of a session: of those of a process only one has it, and the same one in the next
-    run of a script, so that compiled code is found in caches."""
-    return f"{next(_NUMBERS)} {method!r} {min_bytes}"
+def _key(model: nn.Module | None, method: Method, min_bytes: int) -> str:
+    """The name of a session for what is compiled in it.
+
+    Of the sessions of models in a process only one has it, and the same one in the next run of a
+    script, so that compiled code is found in caches. A `with` in a loop is a new session each time,
+    and must not compile anew: there the watcher at work says which session it is.
+    """
+    number = 0 if model is None else next(_NUMBERS)
+    return f"{number} {method!r} {min_bytes}"
 
 
 def _is_trained(root: nn.Module | None) -> bool:

@@ -84,6 +84,11 @@ class Trace:
         return None if self._root is None else self._root()
 
     @property
+    def policy(self) -> Policy:
+        """The method at work in this pass."""
+        return self._settings.policy
+
+    @property
     def waiting(self) -> bool:
         """Whether a ReLU's result waits for the layer behind it, see deferred_mask.py."""
         return self._registry.waiting is not None

@@ -62,6 +62,7 @@ class Effect:
     op: Op = UNKNOWN
     signs: list[Node] = field(default_factory=list)  #: readers that ask only what is above zero
     why: str = ""  #: of `exact`
+    reader: Node | None = None
 
 
 def effect(saved: Node, relu: bool) -> Effect:
@@ -230,7 +231,7 @@ class _Walk:
         if target is not node.target:  # a part of it, which has other names for its arguments
             slot = names.slot_for(target, role) or slot
         return Effect(
-            role, names.node_name(target), slot, names.op_of(target), self.signs, self.why
+            role, names.node_name(target), slot, names.op_of(target), self.signs, self.why, node
         )
 
 

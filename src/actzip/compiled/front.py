@@ -104,7 +104,8 @@ class Front(ops.Hearer):
     def codec(self, site: dict[str, Any], x: Tensor) -> Codec:
         try:
             run: _Run | None = getattr(self._local, "run", None)
-            found = self._policy().codec(site_of(site, run.path if run else ""), x)
+            policy = self._policy() if run is None else run.trace.policy
+            found = policy.codec(site_of(site, run.path if run else ""), x)
         except Exception as error:
             if not self.failures.contain(error):
                 raise

@@ -25,7 +25,7 @@ from actzip.warning import warn
 if TYPE_CHECKING:
     from actzip.compiled.front import Front
 
-_FORMAT = "actzip.compiled 3"  #: changes when graphs are rewritten in another way
+_FORMAT = "actzip.compiled 4"  #: changes when graphs are rewritten in another way
 _lock = threading.RLock()
 _sessions: weakref.WeakKeyDictionary[Any, list[weakref.ref[Front]]] = weakref.WeakKeyDictionary()
 _fronts: weakref.WeakSet[Front] = weakref.WeakSet()

@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -76,16 +78,19 @@ def words(text: str) -> dict[str, Any]:
     return found
 
 
-def visible(codec: Codec | None, numel: int, dtype: torch.dtype) -> int:
+def visible(codec: Codec, shape: Sequence[int], dtype: torch.dtype, signs: bool = False) -> int:
     """How many bytes of a packed tensor the graph sees: all, where their number is known."""
+    numel = math.prod(shape)
     if isinstance(codec, BitMask):
-        return HEAD + -(-numel // 8)
-    if isinstance(codec, Cast):
-        return HEAD + 2 * numel
-    if isinstance(codec, Group) and isinstance(codec.bits, int) and not codec.entropy:
-        like = torch.empty(numel, dtype=dtype, device="meta")
-        return HEAD + int(codec._layout(like).offsets[-1])
-    return HEAD
+        data = -(-numel // 8)
+    elif isinstance(codec, Cast):
+        data = 2 * numel
+    elif isinstance(codec, Group) and isinstance(codec.bits, int) and not codec.entropy:
+        data = codec._layout(torch.empty(numel, dtype=dtype, device="meta")).offsets[-1]
+    else:
+        return HEAD
+    mask = -(-numel // 8) if signs and not codec.keeps_mask else 0
+    return HEAD + data + 8 * len(shape) + len(to_words(codec)) + mask
 
 
 def _begin(graph: str) -> Tensor:

@@ -140,7 +140,9 @@ class _Plan:
         found, role = saved.effect, saved.effect.role
         if not saved.val.dtype.is_floating_point:
             role = Role.MASK if saved.val.dtype is torch.bool else Role.INDEX
-        module = module_path(saved.node, self.wish.root)
+        module = module_path(found.reader, self.wish.root) or module_path(
+            saved.node, self.wish.root
+        )
         where = (module, found.node or "Unused", found.slot)
         saved.site = {
             "session": self.wish.key,
@@ -195,8 +197,10 @@ class _Plan:
             return f"no rule for {saved.effect.why or saved.effect.node}: kept exactly"
         static = all(isinstance(n, int) for n in (*saved.val.shape, *saved.val.stride()))
         if visible is None:
-            numel = saved.val.numel() if static else 0
-            visible = ops.visible(codec, numel, saved.val.dtype) if static else ops.HEAD
+            visible = ops.HEAD
+            if static and codec is not None:
+                signs = bool(saved.effect.signs)
+                visible = ops.visible(codec, saved.val.shape, saved.val.dtype, signs)
         saved.site["codec"] = "" if codec is None else to_words(codec).decode()
         saved.site["visible"] = visible
         return ""
@@ -349,9 +353,10 @@ def site_of(said: dict[str, Any], prefix: str) -> Site:
     return site(*where, Role(said["role"]), relu, slots.op(said["node"]), maker)
 
 
-def module_path(node: Node, root: type | None) -> str:
+def module_path(node: Node | None, root: type | None) -> str:
     """The module that ran the op, from the session's model on if it is in the graph."""
-    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    meta = {} if node is None else node.meta
+    stack = meta.get("fwd_nn_module_stack") or meta.get("nn_module_stack") or {}
     entries = [(str(e[0]), e[1]) for e in stack.values() if isinstance(e, tuple)]
     if not entries:
         return ""
