@@ -102,7 +102,7 @@ def require() -> None:
         )
 
 
-class compiler:  # noqa: N801  # a namespace
+class compiler:  # a namespace
     """Parts of torch.compile, imported when something is compiled: that takes seconds."""
 
     @staticmethod

@@ -37,7 +37,8 @@ def _unpack(packed: Tensor, like: Tensor, op: str = "unpack") -> Tensor:
 def test_what_is_packed_comes_back_as_the_codec_gives_it(codec: Codec) -> None:
     x = torch.randn(4, 100)
     packed = _pack(codec, x)
-    assert packed.dtype == torch.uint8 and packed.numel() == ops.visible(codec, x.shape, x.dtype)
+    assert packed.dtype == torch.uint8
+    assert packed.numel() == ops.visible(codec, x.shape, x.dtype)
     payload = codec.encode(x, seed=ops.seed_at(7, 1))
     assert torch.equal(_unpack(packed, x), codec.decode(payload))
     whole = packed.untyped_storage().nbytes()
@@ -54,7 +55,8 @@ def test_another_layout_than_the_graph_says_gives_the_right_values() -> None:
 def test_masks_and_indices_are_exact() -> None:
     mask, places = torch.rand(1000) > 0.5, torch.randint(0, 9, (1000,))
     packed = _pack(BitMask(), mask)
-    assert torch.equal(_unpack(packed, mask), mask) and packed.numel() < 125 + 120
+    assert torch.equal(_unpack(packed, mask), mask)
+    assert packed.numel() < 125 + 120
     packed = _pack(Index(), places)
     assert torch.equal(_unpack(packed, places), places)
     assert packed.untyped_storage().nbytes() < 700
@@ -73,7 +75,8 @@ def test_values_that_a_code_cannot_hold_are_kept() -> None:
     x = torch.randn(512)
     x[3] = torch.inf
     back = _unpack(_pack(Group(2), x), x)
-    assert back[3] == torch.inf and back.isfinite().sum() == 511
+    assert back[3] == torch.inf
+    assert back.isfinite().sum() == 511
 
 
 def test_a_copy_without_all_bytes_is_refused() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
@@ -34,7 +34,7 @@ def inside(module: nn.Module) -> nn.Module:
     """The module that `torch.compile(module)` wraps; any other module itself."""
     # by name: importing torch._dynamo takes seconds, and who compiles has imported it
     while type(module).__name__ == "OptimizedModule":
-        module = module._orig_mod
+        module = cast(nn.Module, module._orig_mod)
     return module
 
 

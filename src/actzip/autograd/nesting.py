@@ -14,7 +14,6 @@ from torch.overrides import TorchFunctionMode
 from actzip.autograd.watcher import Watcher
 from actzip.torch_private import current_mode, mode_stack, pop_mode, push_mode
 
-
 _local = threading.local()
 
 

@@ -23,12 +23,60 @@ _NOTHING, _SHAPE, _LINEAR, _CURVED, _EXACT = range(5)
 
 #: The elements, in another order or place, in another dtype, or summed.
 _PASS = frozenset(
-    "view _unsafe_view reshape permute transpose t expand squeeze unsqueeze slice select split "
-    "split_with_sizes unbind clone alias detach _to_copy convert_element_type contiguous neg sum "
-    "mean cat stack add sub rsub roll flip repeat as_strided diagonal constant_pad_nd "
-    "slice_scatter select_scatter slice_backward select_backward copy lift_fresh_copy "
-    "_reshape_alias unfold movedim cumsum broadcast_in_dim upsample_nearest2d avg_pool2d "
-    "_adaptive_avg_pool2d pixel_shuffle pixel_unshuffle tril triu".split()
+    [
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "permute",
+        "transpose",
+        "t",
+        "expand",
+        "squeeze",
+        "unsqueeze",
+        "slice",
+        "select",
+        "split",
+        "split_with_sizes",
+        "unbind",
+        "clone",
+        "alias",
+        "detach",
+        "_to_copy",
+        "convert_element_type",
+        "contiguous",
+        "neg",
+        "sum",
+        "mean",
+        "cat",
+        "stack",
+        "add",
+        "sub",
+        "rsub",
+        "roll",
+        "flip",
+        "repeat",
+        "as_strided",
+        "diagonal",
+        "constant_pad_nd",
+        "slice_scatter",
+        "select_scatter",
+        "slice_backward",
+        "select_backward",
+        "copy",
+        "lift_fresh_copy",
+        "_reshape_alias",
+        "unfold",
+        "movedim",
+        "cumsum",
+        "broadcast_in_dim",
+        "upsample_nearest2d",
+        "avg_pool2d",
+        "_adaptive_avg_pool2d",
+        "pixel_shuffle",
+        "pixel_unshuffle",
+        "tril",
+        "triu",
+    ]
 )
 #: The same of one of their arguments, by its place; the others are indices and masks.
 _PLACED: dict[str, tuple[int, ...]] = {
@@ -39,16 +87,51 @@ _PLACED: dict[str, tuple[int, ...]] = {
     "_unsafe_masked_index_put_accumulate": (0, 3),
 }
 _PRODUCT = frozenset(
-    "mul mm bmm addmm baddbmm matmul convolution dot mv addmv addcmul linear addbmm outer "
-    "einsum tensordot".split()
+    [
+        "mul",
+        "mm",
+        "bmm",
+        "addmm",
+        "baddbmm",
+        "matmul",
+        "convolution",
+        "dot",
+        "mv",
+        "addmv",
+        "addcmul",
+        "linear",
+        "addbmm",
+        "outer",
+        "einsum",
+        "tensordot",
+    ]
 )
 _SMOOTH = frozenset(
-    "erf exp tanh sigmoid sin cos square silu gelu mish softplus _softmax _log_softmax exp2 expm1 "
-    "erfc atan sinh cosh".split()
+    [
+        "erf",
+        "exp",
+        "tanh",
+        "sigmoid",
+        "sin",
+        "cos",
+        "square",
+        "silu",
+        "gelu",
+        "mish",
+        "softplus",
+        "_softmax",
+        "_log_softmax",
+        "exp2",
+        "expm1",
+        "erfc",
+        "atan",
+        "sinh",
+        "cosh",
+    ]
 )
-_POINTWISE = frozenset("add sub rsub mul div where addcmul fma".split())
+_POINTWISE = frozenset(["add", "sub", "rsub", "mul", "div", "where", "addcmul", "fma"])
 #: Of a ReLU's result these ask one bit.
-_SIGN = frozenset("le gt threshold_backward".split())
+_SIGN = frozenset(["le", "gt", "threshold_backward"])
 _GETITEM = operator.getitem
 
 
@@ -182,7 +265,7 @@ class _Walk:
         if not isinstance(source, Node) or names.function(source.target) != "convolution_backward":
             return False
         reached = [i for i, a in enumerate(source.args) if self._touches(a)]
-        return reached == [1] and item.args[1] != 1
+        return reached == [1] and bool(item.args[1] != 1)
 
     def _table(self, node: Node, reached: list[tuple[int, Any]], most: int) -> tuple[int, str, str]:
         """An op of the table: each argument says what it is for."""

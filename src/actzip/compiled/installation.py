@@ -99,8 +99,10 @@ def _apply(fw: Any, bw: Any, kwargs: dict[str, Any]) -> None:
     """Rewrite the graphs if they belong to a session; on an error they stay as they were."""
     fronts = _current()
     if len(fronts) > 1:
-        _once("a compiled graph runs in several actzip sessions, and is left as it is; compile the "
-              "part that has a session of its own by itself")
+        _once(
+            "a compiled graph runs in several actzip sessions, and is left as it is; compile the "
+            "part that has a session of its own by itself"
+        )
         return
     for front in fronts:
         before = copy.deepcopy(fw.graph), copy.deepcopy(bw.graph)

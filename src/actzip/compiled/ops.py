@@ -211,13 +211,11 @@ for _name, _kernel in (
     _LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")
 
 
-@torch.library.register_fake("actzip::begin")
-def _(graph: str) -> Tensor:
+def _fake_begin(graph: str) -> Tensor:
     return torch.empty(1, dtype=torch.int64)
 
 
-@torch.library.register_fake("actzip::pack")
-def _(x: Tensor, seed: Tensor, site: str, number: int) -> Tensor:
+def _fake_pack(x: Tensor, seed: Tensor, site: str, number: int) -> Tensor:
     return torch.empty(words(site)["visible"], dtype=torch.uint8, device=x.device)
 
 
@@ -225,5 +223,7 @@ def _fake_unpack(packed: Tensor, size: Any, stride: Any, dtype: torch.dtype) -> 
     return torch.empty_strided(size, stride, dtype=dtype, device=packed.device)
 
 
+torch.library.register_fake("actzip::begin", _fake_begin)
+torch.library.register_fake("actzip::pack", _fake_pack)
 torch.library.register_fake("actzip::unpack", _fake_unpack)
 torch.library.register_fake("actzip::unpack_mask", _fake_unpack)

@@ -20,6 +20,7 @@ from torch.fx import GraphModule, Node
 
 from actzip.autograd import slots
 from actzip.codecs import BitMask, Index
+from actzip.codecs.base import Codec
 from actzip.codecs.serial import to_words
 from actzip.compiled import names, ops
 from actzip.compiled.effect import Effect, effect, hint
@@ -29,8 +30,24 @@ from actzip.methods.base import Policy, Role, Site, Stateless, site
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 _SAME = frozenset(("alias", "detach"))
 _VIEWS = frozenset(
-    "alias detach view _unsafe_view permute transpose t expand squeeze unsqueeze slice select "
-    "as_strided reshape split_with_sizes split".split()
+    [
+        "alias",
+        "detach",
+        "view",
+        "_unsafe_view",
+        "permute",
+        "transpose",
+        "t",
+        "expand",
+        "squeeze",
+        "unsqueeze",
+        "slice",
+        "select",
+        "as_strided",
+        "reshape",
+        "split_with_sizes",
+        "split",
+    ]
 )
 _NOISE = ("rand", "dropout", "bernoulli", "normal", "philox", "rng")
 
@@ -169,14 +186,14 @@ class _Plan:
             return "kept on a Function's context, which the graph passes on as it is"
         if val.layout != torch.strided or _shares(val):
             return "elements that share memory cannot be written back"
-        if val.dtype not in _FLOATS and val.dtype.is_floating_point or val.dtype.is_complex:
+        if (val.dtype not in _FLOATS and val.dtype.is_floating_point) or val.dtype.is_complex:
             return f"no codec stores {val.dtype}"
         return ""
 
     def _choose(self, saved: Saved) -> str:
         """The codec, in words, or the reason why there is none."""
-        role, codec = Role(saved.site["role"]), None
-        visible = None
+        role, visible = Role(saved.site["role"]), None
+        codec: Codec | None = None
         if role is Role.MASK:
             codec = BitMask()
         elif role is Role.INDEX:
@@ -267,7 +284,7 @@ class _Plan:
     def _unpack(self, saved: Saved, symbols: Symbols) -> None:
         home, val = saved.home, saved.val
         readers = list(home.users)
-        signs = {n for n in saved.effect.signs}
+        signs = set(saved.effect.signs)
         seen = _mask_side(home, signs) if signs else set()
         for op, mine in (
             (torch.ops.actzip.unpack_mask.default, [u for u in readers if u in seen]),
@@ -372,4 +389,3 @@ def _path(name: str) -> str:
     name = re.sub(r"\._modules\['([^']+)'\]", r".\1", name)
     name = re.sub(r"\['?(\w+)'?\]", r".\1", name)
     return name.replace("_orig_mod", "").replace("..", ".").strip(".")
-
