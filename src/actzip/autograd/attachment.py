@@ -13,10 +13,10 @@ from torch import nn
 from torch.compiler import is_compiling
 from torch.utils.hooks import RemovableHandle
 
-from actzip.autograd.compiled import inside, not_compiled, traced
+from actzip.autograd.compiled import LISTENERS, inside, not_compiled, traced
 from actzip.autograd.failures import Failures
 from actzip.autograd.identity import tensors_in
-from actzip.autograd.module_paths import calls_of, is_call, runs_around
+from actzip.autograd.module_paths import calls_of, is_call, runs_around, runs_compiled
 from actzip.autograd.nesting import begin, end
 from actzip.autograd.watcher import Watcher
 from actzip.torch_private import current_graph_task_id, get_tracing_state
@@ -102,7 +102,10 @@ class _Call:
         self.module = module
         self._leave = leave
         if watcher is not None:
-            begin(watcher)
+            compiled = runs_compiled(module)
+            begin(watcher, sees=not compiled)
+            if compiled and (listener := LISTENERS.get(watcher.key)) is not None:
+                listener.entered()
 
     def end(self) -> None:
         if self.watcher is not None:

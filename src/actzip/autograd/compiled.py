@@ -48,6 +48,9 @@ class Listener:
     def traced(self) -> None:
         """Dynamo traces code that runs in the session."""
 
+    def entered(self) -> None:
+        """A compiled module of the session is called, and may be compiled now."""
+
 
 def traced(key: str) -> None:
     """Dynamo calls this while it traces, see below, and keeps nothing of it."""

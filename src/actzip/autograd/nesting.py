@@ -26,15 +26,20 @@ def at_work() -> list[Watcher]:
     return watchers
 
 
-def begin(watcher: Watcher) -> None:
-    """The watcher sees each op of this thread from now on; the ones at work wait."""
+def begin(watcher: Watcher, sees: bool = True) -> None:
+    """The watcher sees each op of this thread from now on; the ones at work wait.
+
+    sees  False: what runs is compiled. Dynamo would trace the watcher with each op, and cannot with
+          some (`Tensor.unflatten`); nodes that are not of compiled graphs are met at the end
+    """
     at_work().append(watcher)
     stack = enumerate(mode_stack())
     watcher.around = [(place, mode) for place, mode in stack if isinstance(mode, Watcher)]
     for _, other in watcher.around:
         drop(other)
         other.pause()
-    push(watcher)
+    if sees:
+        push(watcher)
 
 
 def end(watcher: Watcher) -> None:

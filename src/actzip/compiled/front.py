@@ -47,7 +47,7 @@ class Front(ops.Hearer):
     ):
         self.key = key
         self.failures = failures
-        self.graphs = 0  #: compiled for this session
+        self.graphs = False  #: whether something was compiled inside the session
         self._policy, self._min_bytes, self._root = policy, min_bytes, root
         self._begin, self._finish = begin, finish
         self._local = threading.local()
@@ -62,6 +62,9 @@ class Front(ops.Hearer):
 
     def traced(self) -> None:
         installation.traced(self)
+
+    def entered(self) -> None:
+        installation.prepare(self)
 
     def wish(self) -> Wish:
         root = self._root()

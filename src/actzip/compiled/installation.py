@@ -15,8 +15,10 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from actzip.autograd import nesting
+from actzip.autograd.compiled import LISTENERS
 from actzip.autograd.failures import is_debugging
 from actzip.compiled.rewrite import rewrite
 from actzip.torch_private import TracingContext, compiler
@@ -42,7 +44,12 @@ def traced(front: Front) -> None:
     known = _sessions.setdefault(context, [])
     if not any(ref() is front for ref in known):
         known.append(weakref.ref(front))
-        front.graphs += 1
+    prepare(front)
+
+
+def prepare(front: Front) -> None:
+    """Something may be compiled inside the session."""
+    front.graphs = True
     with _lock:
         _fronts.add(front)
         if not _taken_back:
@@ -92,7 +99,12 @@ def partition(base: Callable[..., Any] | None = None) -> Callable[..., Any]:
 def _current() -> list[Front]:
     context = None if TracingContext is None else TracingContext.try_get()
     known = [] if context is None else _sessions.get(context, [])
-    return [front for ref in known if (front := ref()) is not None]
+    fronts = [front for ref in known if (front := ref()) is not None]
+    running = nesting.at_work()[-1:]
+    here = LISTENERS.get(running[0].key) if running else None
+    if here is not None and here not in fronts and any(here is front for front in _fronts):
+        fronts.append(cast("Front", here))
+    return fronts
 
 
 def _apply(fw: Any, bw: Any, kwargs: dict[str, Any]) -> None:

@@ -6,9 +6,10 @@
     mask   = actzip::unpack_mask(packed, …)    where a ReLU's backward asks which values are above 0
 
 A packed tensor says itself how it is to be read: a head of 32 bytes, the codec's bytes, its strides
-and its codec in words, and a ReLU's mask where the code has none. Compilers want to know sizes before there are values, and how many bytes some codes take
-is known only after: what the graph sees is a view of `visible` bytes at the start of a storage that
-has all of them. So precision can change in every step without another compilation.
+and its codec in words, and a ReLU's mask where the code has none. Compilers want to know sizes
+before there are values, and how many bytes some codes take is known only after: what the graph sees
+is a view of `visible` bytes at the start of a storage that has all of them. So precision can change
+in every step without another compilation.
 
 `graph` and `site` are words: they are constants of a compiled graph, which may come from a cache on
 disk, and tell the session that runs (named by `begin`) what is stored.
