@@ -28,7 +28,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from actzip.memory.measure import call_fresh
+from actzip.memory.fresh_process import call_fresh
 from actzip.tasks import config, engine
 from actzip.tasks.method_spec import label, parse
 

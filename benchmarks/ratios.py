@@ -26,7 +26,8 @@ from torch import Tensor, nn
 
 import actzip
 from actzip import methods
-from actzip.memory.measure import call_fresh, size
+from actzip.memory.fresh_process import call_fresh
+from actzip.memory.measure import size
 from actzip.tasks.data import load
 from actzip.tasks.method_spec import label, parse
 from actzip.tasks.models.encoder import Encoder

@@ -31,7 +31,7 @@ import actzip
 from actzip import methods
 from actzip.codecs.base import Codec
 from actzip.control.statistics import Statistics
-from actzip.memory.measure import call_fresh
+from actzip.memory.fresh_process import call_fresh
 from actzip.methods.base import Method, Policy, Site
 from actzip.tasks import engine
 from actzip.tasks.method_spec import parse

@@ -33,7 +33,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import actzip
-from actzip.memory.measure import call_fresh, measure, reset_resident_peak, resident, size
+from actzip.memory.fresh_process import call_fresh
+from actzip.memory.measure import measure, reset_resident_peak, resident, size
 from actzip.tasks.models.decoder import Decoder
 from actzip.tasks.models.resnet import ResNet, resnet50
 from actzip.tasks.models.vgg import VGG, VGG16

@@ -57,7 +57,7 @@ def compared(found: Any) -> str:
     rows = []
     for r in found["rows"]:
         if r["metric"] is None:
-            rows.append([r["label"], f"failed: {r['error']}", *[""] * 5])
+            rows.append([r["label"], r["error"], *[""] * 5])
             continue
         spread = "" if r["spread"] is None else f" ± {r['spread'] * (100 if percent else 1):.2f}"
         rows.append(
@@ -145,13 +145,19 @@ def heap() -> str:
 
 
 def codecs() -> str:
-    """Speed of each codec against copy_ of the same tensor."""
-    rows = [
-        [r["name"], f"{r['encode']:.2f}", f"{r['decode']:.2f}", f"{r['bits']:.2f}"]
-        for r in load("codecs")["speed"]
-        if "missing" not in r
-    ]
-    return markdown(["codec", "encode, × copy_", "decode, × copy_", "bits per element"], rows)
+    """Speed of each codec against copy_ of the same tensor, for each instruction set."""
+    found = load("codecs")
+    sets = found["instructions"]
+    rows = []
+    for r in found["speed"]:
+        if "missing" in r:
+            continue
+        each = [r["sets"].get(isa) or r["sets"]["none"] for isa in sets]
+        ratios = [f"{speed[way]:.2f}" for speed in each for way in ("encode", "decode")]
+        rows.append([r["name"], *ratios, f"{r['bits']:.2f}"])
+    ways = [f"{way}, × copy_" for way in ("encode", "decode")]
+    named = ways if len(sets) == 1 else [f"{isa} {way}" for isa in sets for way in ways]
+    return markdown(["codec", *named, "bits per element"], rows)
 
 
 def overhead() -> str:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +30,32 @@ OPS = {
     if op.supports_autograd and torch.float32 in op.supported_dtypes("cpu")
 }
 MODULES = {info.name: info for info in module_db}
+
+Version = tuple[int, ...]
+#: of the torch that runs, such as (2, 13)
+TORCH: Version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
+def unknown_nodes(version: Version) -> tuple[dict[str, str], bool]:
+    """Nodes without a row in this torch, with the op that makes each; whether that is all of them.
+
+    The list was made with the versions that it names; another one may have nodes that are new.
+    """
+    found: dict[str, str] = {}
+    complete = False
+    for line in Path(__file__).with_name("opinfo_unknown.txt").read_text().splitlines():
+        if line.startswith("#:"):
+            complete = version in [_version(text) for text in line[2:].split()]
+        elif line and not line.startswith("#"):
+            node, op, *versions = line.split()
+            first, _, last = (versions or ["-"])[0].partition("-")
+            if _version(first or "0") <= version <= _version(last or "99"):
+                found[node] = op
+    return found, complete
+
+
+def _version(text: str) -> Version:
+    return tuple(int(part) for part in text.split("."))
 
 
 def tensors(tree: object) -> list[Tensor]:
@@ -78,6 +105,9 @@ def of_sample(name: str, sample: Any, method: Any = None) -> Run:
 
 def plain_run(name: str, sample: Any) -> Run | None:
     """None of a sample that has no gradient, or of which PyTorch itself refuses to give one."""
+    everything = tensors((sample.input, sample.args, sample.kwargs))
+    if not any(t.requires_grad for t in everything):
+        return None
     try:
         return of_sample(name, sample)
     except RuntimeError:

@@ -62,8 +62,8 @@ def test_the_package_runs_as_a_module(
         (["--method", "lossless:bits"], "name=value, got 'bits'"),
         (["--option", "bits=2"], "with several write actnn:bits=2"),
         (["--size", "depth=2"], "allowed are width"),
-        (["--resume", "nowhere"], "no checkpoint at nowhere"),
-        (["--checkpoint", "x.pt"], "--checkpoint is for one method"),
+        (["--resume", "nowhere"], "no saved state at nowhere"),
+        (["--state", "x.pt"], "--state is for one method"),
         (["--size", "width=0"], "must be a whole number, 1 or more, got 0; the default is 16"),
         (["--size", "width=abc"], "must be a whole number, 1 or more, got 'abc'"),
         (["--size", "width=True"], "must be a whole number, 1 or more, got True"),
@@ -75,11 +75,11 @@ def test_the_package_runs_as_a_module(
         (["--seed", "99999999999999999999"], "seed must be at most"),
         (["--out", "/dev/null/x"], "/dev/null/x/plain cannot be written (Not a directory)"),
         (["--out", "/dev/null"], "--out /dev/null is no folder"),
-        (["--method", "plain", "--checkpoint", "/dev/null/x"], "/dev/null cannot be written"),
-        (["--method", "plain", "--checkpoint", "/"], "is a folder; name a file in it"),
+        (["--method", "plain", "--state", "/dev/null/x"], "/dev/null cannot be written"),
+        (["--method", "plain", "--state", "/"], "is a folder; name a file in it"),
         (["--method", "actnn", "--option", "bits=abc"], "bits"),
         (["--method", "comet", "--option", "error=abc"], "error"),
-        (["--resume", __file__], "is no checkpoint of actzip train, or it is damaged"),
+        (["--resume", __file__], "is no saved state of actzip train, or it is damaged"),
     ],
 )
 def test_a_wrong_option_ends_before_training_and_says_what_is_allowed(
@@ -118,6 +118,19 @@ def test_a_step_without_memory_ends_with_a_sentence(
     text = "the plain run failed: out of memory (DefaultCPUAllocator: can't allocate memory: 99 "
     assert text + "bytes); choose a smaller --batch" in output
     assert f"actzip train --resume {tmp_path / 'run'}" in output
+
+
+@pytest.mark.parametrize("command", ["train", "compare", "max-batch"])
+def test_checkpoint_is_a_method_and_limit_a_number_of_examples(command: str) -> None:
+    """The state of a run is called state, and a limit of memory --memory."""
+    code, output = invoke(command, "--help")
+    said = re.sub(r"\x1b\[[0-9;]*m|[\s│]+", " ", output)
+    assert code == 0
+    assert "--checkpoint" not in said
+    assert not re.search(r"checkpoint(?!, ?bf16)", said)
+    assert ("--memory" in said) is (command == "max-batch")
+    assert ("Most examples of a split." in said) is (command != "max-batch")
+    assert ("--state" in said) is (command == "train")
 
 
 def result(method: str, seconds: float, stored: int) -> Result:
@@ -186,7 +199,7 @@ def test_one_method_writes_its_folder_and_resumes_nothing_more(
     assert code == 0, output
     folder = tmp_path / "runs" / "classify-resnet8-lossless"
     assert {path.name for path in folder.iterdir()} == {
-        "checkpoint.pt",
+        "state.pt",
         "metrics.jsonl",
         "report.html",
         "result.json",
@@ -225,7 +238,7 @@ def test_a_run_that_fails_says_which_and_why(
     assert written.read_text() == "Traceback: many lines\nValueError: no luck"
 
 
-def test_ctrl_c_leaves_a_checkpoint_that_ends_as_an_undisturbed_run(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_a_saved_state_that_ends_as_an_undisturbed_run(tmp_path: Path) -> None:
     """The real command in a real process, stopped by a real signal."""
     arguments = ["--model", "resnet8", "--epochs", "2", "--batch", "64", "--threads", "1"]
     arguments += ["--side", "16", "--method", "fixed"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import actzip
 from actzip.cli import app
+from actzip.memory.sizes import read_bytes
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -34,6 +38,22 @@ def test_the_tutorials_code_runs_from_top_to_bottom(capsys: pytest.CaptureFixtur
     names["session"].remove()  # type: ignore[attr-defined]
 
 
+def test_the_architecture_page_names_files_that_are_there() -> None:
+    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "src" / "actzip").rglob("*.py")]
+    named = set(re.findall(r"[\w/]+\.py\b", (ROOT / "docs" / "architecture.md").read_text()))
+    assert len(named) > 25
+    assert not [name for name in named if not any(f"/{f}".endswith(f"/{name}") for f in files)]
+
+
+def test_the_glossary_gives_each_word_one_meaning() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    part = text.split("## Glossary")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| ([^|]+) \| .+ \|$", part, re.M)[1:]
+    words = [word for row in rows for word in row.split(", ")]
+    assert len(words) > 25
+    assert len(set(words)) == len(words)
+
+
 @pytest.mark.parametrize("command", sorted(set(COMMANDS)))
 def test_commands_on_the_pages_have_the_options_they_show(command: str) -> None:
     name, *words = command.split()[1:]
@@ -43,3 +63,18 @@ def test_commands_on_the_pages_have_the_options_they_show(command: str) -> None:
     for word in words:
         if word.startswith("--"):
             assert word.partition("=")[0] in said, f"{command}: no option {word}"
+
+
+@pytest.mark.parametrize("method", [actzip.ActNN, actzip.Division, actzip.Comet, actzip.ACGC])
+def test_the_options_on_a_methods_page_have_the_defaults_of_the_code(
+    method: type[actzip.Method],
+) -> None:
+    text = (ROOT / "docs" / "methods" / f"{method.__name__.lower()}.md").read_text()
+    table = text[text.index("| option | default |") :].partition("\n\n")[0]
+    shown = dict(re.findall(r"^\| `(\w+)` \| `?(.*?)`? \|", table, re.MULTILINE))
+    given = {each.name: each.default for each in fields(method) if each.name in shown}
+    assert shown.keys() == given.keys()
+    assert len(shown) >= 5
+    for name, written in shown.items():
+        read = read_bytes(written) if "iB" in written else ast.literal_eval(written)
+        assert read == given[name], name

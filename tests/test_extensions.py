@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import actzip
 from actzip import entry_points
-from actzip.codecs import base
+from actzip.codecs import registry
 from actzip.codecs.serial import from_bytes, to_bytes
 
 
@@ -44,7 +44,7 @@ class _Policy(actzip.Policy):
 
 @pytest.fixture(autouse=True)
 def _registries_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "_REGISTERED", dict(base._REGISTERED))
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
     monkeypatch.setattr("actzip.methods.METHODS", dict(actzip.methods.METHODS))
 
 
@@ -79,7 +79,7 @@ def test_packages_are_asked_for_names_that_are_not_known(monkeypatch: pytest.Mon
         return [] if found is None else [EntryPoint(name, f"{__name__}:{found}", group)]
 
     data = bytes(to_bytes(actzip.register_codec(Halved)().encode(torch.ones(4))))
-    base._REGISTERED.pop("Halved")
+    registry._REGISTERED.pop("Halved")
     monkeypatch.setattr(entry_points, "entry_points", points)
     assert torch.equal(_gradient("halves"), _gradient("lossless") / 2)
     payload = from_bytes(data)

@@ -12,11 +12,12 @@ ROOT = Path(actzip.__file__).parent
 
 #: What each part may import of the others. report and memory stand beside the flow.
 ALLOWED = {
+    "checks": set(),
     "entry_points": set(),
     "kernels": set(),
-    "codecs": {"kernels", "entry_points"},
+    "codecs": {"kernels", "checks", "entry_points"},
     "control": {"codecs"},
-    "methods": {"control", "codecs", "entry_points"},
+    "methods": {"control", "codecs", "checks", "entry_points", "memory"},
     "torch_private": set(),
     "memory": {"torch_private"},
     "autograd": {"methods", "control", "codecs", "kernels", "memory", "warning", "torch_private"},
@@ -25,10 +26,9 @@ ALLOWED = {
     "noise": set(),
     "warning": set(),
     "numbers": {"noise", "report", "autograd", "methods"},
-    "api": {
-        *("numbers", "noise", "warning", "report", "autograd", "methods", "control", "memory"),
-        *("torch_private", "compiled"),
-    },
+    "session": {"numbers", "noise", "warning", "report"}
+    | {"autograd", "methods", "control", "memory", "compiled"},
+    "api": {"session", "methods", "warning", "torch_private"},
     "growth": {"api", "memory"},
     "instance": {"api", "methods"},
     "integrations": {"api", "instance", "methods", "warning"},

@@ -11,7 +11,8 @@ from torch import nn
 
 import actzip
 from actzip.growth import Growth
-from actzip.memory.measure import call_fresh, reset_resident_peak, resident
+from actzip.memory.fresh_process import call_fresh
+from actzip.memory.measure import reset_resident_peak, resident
 
 MIB = 1 << 20
 

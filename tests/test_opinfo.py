@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from actzip.codecs import Group
 from opinfo import (
     MODULES,
     OPS,
+    TORCH,
     Run,
     assert_finite,
     assert_same,
@@ -24,6 +24,7 @@ from opinfo import (
     plain_run,
     samples,
     tensors,
+    unknown_nodes,
 )
 
 # what PyTorch says about its own deprecated and experimental ops; and that a sample of a handful
@@ -45,8 +46,14 @@ MOST, FEW = 6, 1
 
 #: ‖Δg‖ in parts of ‖g‖, of 8 bits or a thousandth of the peak; a Transformer's is 0.07.
 CLOSE = 0.1
-#: Its samples have scores in the thousands: the softmax is a maximum, and rounding moves it.
+#: Not close: their samples have scores in the hundreds and thousands, where the softmax is a
+#: maximum. From torch 2.14 on two more are up to 0.22 off with other samples of such scores.
 STEEP = {"nn_functional_multi_head_attention_forward"}
+if TORCH >= (2, 14):
+    STEEP |= {
+        "nn_functional_scaled_dot_product_attention",
+        "torch_ops_aten__scaled_dot_product_flash_attention_for_cpu",
+    }
 
 #: Their samples bring random numbers in double precision, and the input must be so, too.
 DOUBLE = {"nn.FractionalMaxPool2d", "nn.FractionalMaxPool3d"}
@@ -63,12 +70,20 @@ LOSSY: dict[str, tuple[Any, Any]] = {
     "fixed": (actzip.Fixed(), actzip.Fixed(Group(8), Group(8))),
 }
 
-#: Nodes without a row, and the op that makes each of them.
-UNKNOWN = dict(
-    line.split()
-    for line in Path(__file__).with_name("opinfo_unknown.txt").read_text().splitlines()
-    if line and not line.startswith("#")
-)
+#: Nodes without a row, and the op that makes each of them; whether the list is made for this torch.
+UNKNOWN, COMPLETE = unknown_nodes(TORCH)
+
+
+def check_nodes(made: set[str], known: Collection[str] = UNKNOWN, fails: bool = COMPLETE) -> None:
+    """Nodes without a row are on the list; those of a torch without a list are only reported.
+
+    To be asked last: what they save is kept exactly, and the gradients are compared anyway.
+    """
+    new = sorted(made - set(known))
+    assert not (new and fails), f"{', '.join(new)}: a row for it, or a line in opinfo_unknown"
+    if new:
+        pytest.skip(f"gradients are equal; nodes that are new in this torch: {', '.join(new)}")
+
 
 ops = pytest.mark.parametrize("name", OPS)
 modules = pytest.mark.parametrize("name", MODULES)
@@ -77,13 +92,15 @@ modules = pytest.mark.parametrize("name", MODULES)
 @ops
 def test_lossless_gives_an_ops_gradients_bit_for_bit(name: str) -> None:
     tried = 0
+    made: set[str] = set()
     for sample in samples(name, torch.float32, MOST):
         plain = plain_run(name, sample)
         if plain is not None:
-            assert plain.unknown() <= UNKNOWN.keys(), "a row for it, or a line in opinfo_unknown"
+            made |= plain.unknown()
             assert_same(plain, of_sample(name, sample, "lossless"))
             tried += 1
     assert tried > 0
+    check_nodes(made)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=["fp64", "bf16"])
@@ -113,8 +130,28 @@ def test_lossy_methods_give_finite_gradients_that_are_close_at_high_precision(na
 @pytest.mark.parametrize(("node", "name"), UNKNOWN.items())
 def test_a_node_on_the_list_is_unknown_and_still_made(node: str, name: str) -> None:
     assert node not in TABLE
+    if not COMPLETE:
+        pytest.skip("this torch has no list of its own")
     plains = (plain_run(name, sample) for sample in samples(name, torch.float32, MOST))
     assert any(plain is not None and node in plain.unknown() for plain in plains)
+
+
+def test_each_version_of_torch_has_its_own_list() -> None:
+    lists = {version: unknown_nodes(version) for version in ((2, 10), (2, 13), (2, 15), (2, 99))}
+    assert [complete for _, complete in lists.values()] == [True, True, True, False]
+    of = {version: nodes for version, (nodes, _) in lists.items()}
+    assert of[2, 13].keys() - of[2, 10].keys() == {"NextafterBackward0"}
+    assert of[2, 13].keys() - of[2, 15].keys() == {"CholeskyBackward0"}
+    assert len(of[2, 15].keys() - of[2, 13].keys()) == 10
+    assert of[2, 13]["PolarBackward0"] == "polar"
+
+
+def test_a_new_node_fails_where_the_list_is_complete_and_is_reported_elsewhere() -> None:
+    check_nodes({"ABackward0"}, ["ABackward0"], fails=True)
+    with pytest.raises(AssertionError, match="BBackward0: a row for it"):
+        check_nodes({"ABackward0", "BBackward0"}, ["ABackward0"], fails=True)
+    with pytest.raises(pytest.skip.Exception, match="new in this torch: BBackward0"):
+        check_nodes({"ABackward0", "BBackward0"}, ["ABackward0"], fails=False)
 
 
 # -- modules ---------------------------------------------------------------------------------
@@ -136,6 +173,7 @@ def test_every_module_trains_the_same_under_lossless_and_closely_under_the_other
 ) -> None:
     info = MODULES[name]
     tried, dtype = 0, torch.float64 if name in DOUBLE else torch.float32
+    made: set[str] = set()
     torch.manual_seed(0)
     for given in info.module_inputs_func(
         info, device="cpu", dtype=dtype, requires_grad=True, training=True
@@ -143,7 +181,7 @@ def test_every_module_trains_the_same_under_lossless_and_closely_under_the_other
         if tried == FEW or given.forward_input is None:
             break
         plain = of_module(name, given)
-        assert plain.unknown() <= UNKNOWN.keys()
+        made |= plain.unknown()
         assert_same(plain, of_module(name, given, "lossless"))
         for method, (usual, precise) in LOSSY.items():
             assert_finite(plain, of_module(name, given, usual))
@@ -152,3 +190,4 @@ def test_every_module_trains_the_same_under_lossless_and_closely_under_the_other
                 assert distance(plain, ours) < CLOSE, method
         tried += 1
     assert tried > 0
+    check_nodes(made)

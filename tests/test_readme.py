@@ -4,6 +4,10 @@ import re
 import runpy
 from pathlib import Path
 
+import pytest
+import torch
+from torch import nn
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -26,3 +30,37 @@ def test_every_link_leads_somewhere() -> None:
         page = ROOT / name
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_readme_is_short_and_has_one_table_of_results() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 150
+    assert re.findall(r"<!-- table:(\w+) -->", text) == ["train"]
+
+
+@pytest.mark.filterwarnings("ignore::actzip.ActzipWarning")
+def test_the_readmes_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    exec(compile(code, "README.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert "Relu.result: mask" in said
+    assert "live peak" in said
+
+
+def test_the_readmes_three_lines_are_a_training(capsys: pytest.CaptureFixture[str]) -> None:
+    (diff,) = re.findall(r"```diff\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(re.findall(r"^\+", diff, re.MULTILINE)) == 3
+    code = "\n".join(line[1:] for line in diff.splitlines())
+    exec(compile(code, "README.md", "exec"), training())
+    assert "Addmm.mat1: linear, Group(bits=2" in capsys.readouterr().out
+
+
+def training() -> dict[str, object]:
+    """What the script has besides the lines that are shown."""
+    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 8))
+    return {
+        "MyModel": lambda: model,
+        "loader": [(torch.randn(32, 64), torch.randint(0, 8, (32,)))] * 2,
+        "cross_entropy": nn.functional.cross_entropy,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
+    }

@@ -11,8 +11,21 @@ import torch
 from torch import Tensor, nn
 
 import actzip
+from actzip.methods.base import Derives
 
 Loss = Callable[[nn.Module], Tensor]
+
+
+class Derived(actzip.Fixed):
+    """A lossy method's derivation, from codes that lose nothing: bit-equal, but for norms."""
+
+    derives = Derives.LOSSY
+
+
+KEEP = actzip.Fixed(linear=actzip.codecs.Keep(), nonlinear=actzip.codecs.Keep())
+DERIVED = Derived(linear=actzip.codecs.Keep(), nonlinear=actzip.codecs.Keep())
+#: Methods under which every program must train bit for bit as in plain PyTorch.
+EXACT = {"lossless": actzip.Lossless(), "keep": KEEP, "derived": DERIVED}
 
 
 def gradients(model: nn.Module, loss: Loss, seed: int = 0) -> dict[str, Tensor]:

@@ -1,25 +1,57 @@
-"""The command line; each command is a file in ``commands``."""
+"""The command line; each command is a file in ``commands``, imported when it runs."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import importlib
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import actzip
-from actzip.commands.compare import compare
-from actzip.commands.data import data
-from actzip.commands.max_batch import max_batch
-from actzip.commands.profile import profile
-from actzip.commands.train import train
+
+#: The commands by their functions in `actzip.commands`, with the first line of their docstrings.
+COMMANDS = {
+    "train": "Train a model; with several methods, once per method, and compare the costs.",
+    "compare": "Train with several methods and seeds, one run at a time, and compare them.",
+    "profile": "Show where activation bytes are, per module and per op, before and after methods.",
+    "max_batch": "Find the largest batch of each method by real steps in fresh processes.",
+    "data": "Show what would be read: layout, counts, classes, and every example that is left out.",
+}
+
+
+class Later(TyperCommand):
+    """A command of which only the name and one line are known until it is used.
+
+    Its options name tasks and methods, which takes the import of PyTorch; help need not wait.
+    """
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        return self.real().make_context(*args, **more)
+
+    def real(self) -> Any:
+        """The command itself."""
+        name = (self.name or "").replace("-", "_")
+        alone = typer.Typer(add_completion=False)
+        alone.command()(getattr(importlib.import_module(f"actzip.commands.{name}"), name))
+        return typer.main.get_command(alone)
+
+
+class Commands(TyperGroup):
+    """All commands, none of them imported."""
+
+    def __init__(self, **settings: Any) -> None:
+        names = {name.replace("_", "-"): line for name, line in COMMANDS.items()}
+        settings["commands"] = {name: Later(name, help=line) for name, line in names.items()}
+        super().__init__(**settings)
+
 
 app = typer.Typer(
+    cls=Commands,
     help="Train PyTorch models with the tensors that autograd saves held in compressed form.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
-for command in (train, compare, profile, max_batch, data):
-    app.command()(command)
 
 
 def main() -> None:

@@ -61,9 +61,14 @@ class Numbers:
         depth  put modules together whose paths begin with the same so many names
         top    only so many lines, and one for the rest
         """
-        return report.table(
+        said = report.table(
             self.totals(), repr(self.method), peak=self._totals.step_peak, depth=depth, top=top
         )
+        lines = self._policy.summary()
+        if lines and self._noise is not None:
+            share = self._noise.total.share
+            lines.append(f"measured by gradient_noise: {share:.2%} of SGD's variance")
+        return said + "".join(f"{line}\n" for line in lines)
 
     def explain(self, name: str = "") -> str:
         """Why the saved tensors of a module or site were or were not compressed, and what to do."""
@@ -82,9 +87,10 @@ class Numbers:
         step_peak_stored_bytes  the same in this training step
         noise_share             quantization variance / SGD variance, by the last `gradient_noise`
         noise_bias              bias² / squared gradient, by the last `gradient_noise`
+        noise_predicted         with method="auto": the share that it predicts
         guard_level             with guard=True: how often errors were halved
 
-        The last three are there when they are known.
+        The last four are there when they are known.
         """
         sums = Stats(passes=0) if self._totals.last is None else self._totals.sums()
         total = None if self._noise is None else self._noise.total

@@ -28,7 +28,6 @@ class Looking(Stateless):
         return Group(8) if site.role in self.roles else None
 
     def begin(self, step: int, statistics: Statistics) -> bool:
-        statistics.by_layer = True
         return self.steps is None or step in self.steps
 
 

@@ -196,7 +196,7 @@ def test_no_exception_of_a_look_ends_a_run(session: Any, monkeypatch: pytest.Mon
     def broken(*args: object) -> None:
         raise ZeroDivisionError("on purpose")
 
-    monkeypatch.setattr(observe, "weights", broken)
+    monkeypatch.setattr(observe, "error_weights", broken)
     session.model(batch()).sum().backward()
     assert all(p.grad is not None for p in session.model.parameters())
     assert "ZeroDivisionError: on purpose" in next(iter(session._statistics.missing.values()))

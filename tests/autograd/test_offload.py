@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import actzip
-from actzip.autograd.offload import Hosted, bring, send
+from actzip.autograd.offload import Offloaded, bring, send
 from actzip.codecs import Group
 from trained import batch, resnet
 
@@ -22,7 +22,7 @@ def test_a_payload_that_is_in_host_memory_stays_as_it_is() -> None:
 def test_what_comes_back_is_the_payload_that_went() -> None:
     x = torch.randn(1000)
     payload = Group(2).encode(x, seed=3)
-    away = Hosted(**payload.__getstate__(), home=torch.device("cpu"))
+    away = Offloaded(**payload.__getstate__(), home=torch.device("cpu"))
     assert away.nbytes == payload.nbytes
     back = bring(away)
     assert type(back) is type(payload)

@@ -14,7 +14,7 @@ import actzip
 from actzip.autograd import slots
 from actzip.autograd.slots.lookup import TABLE
 from actzip.control.backward import Backward
-from actzip.control.error import weights
+from actzip.control.error import error_weights
 from actzip.control.op import Channels, Kind, Op, channel_dim
 from actzip.methods.actnn import group_at
 from actzip.methods.base import Role
@@ -124,7 +124,7 @@ def test_groups_end_with_the_rows_of_both_row_norms(row: int, size: int) -> None
 
 def _told(op: Op, slot: str, x: Tensor, outer: Tensor, gave: int, **saved: object) -> Tensor:
     b = Backward("twin", op, slot, x, outer, (x,) * gave, (False,) * gave, saved)
-    found = weights(b)
+    found = error_weights(b)
     assert found is not None
     assert found.input is not None
     return found.input
@@ -187,7 +187,7 @@ def test_frozen_batch_norm_of_cudnn_calls_eps_epsilon() -> None:
     found = []
     for node, name in (("NativeBatchNormBackward0", "eps"), ("CudnnBatchNormBackward0", "epsilon")):
         b = Backward(node, slots.op(node), "input", x, x, (x, r), (False, True), {**saved, name: 1})
-        told = weights(b)
+        told = error_weights(b)
         assert told is not None
         assert told.parameter is not None
         found.append(told.parameter)

@@ -68,8 +68,8 @@ def _use(payload: Payload) -> str:
     if codec.keeps_mask and payload.dtype in FLOATS:
         codec.mask(payload)
     if isinstance(codec, Split):
-        for i in range(len(codec.pieces(payload))):
-            codec.decode_part(payload, i)
+        for piece in codec.pieces(payload):
+            piece.payload.codec.decode(piece.payload)
     again = from_bytes(to_bytes(payload))
     assert torch.equal(again.data, payload.data), "other bytes"
     return "decoded"

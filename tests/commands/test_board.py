@@ -95,7 +95,11 @@ def test_a_failed_run_stands_in_its_row_and_the_others_stay() -> None:
         board.fail(plain, "Traceback\n  File x\nMemoryError: 4 GiB\n")
         board.done(comet, result(comet))
     first, second = board.rows()
-    assert (first.label, first.seeds, first.error) == ("plain", [], "MemoryError: 4 GiB")
+    assert (first.label, first.seeds, first.error) == (
+        "plain",
+        [],
+        "failed: MemoryError: 4 GiB",
+    )
     assert (second.label, second.ratio, second.slower) == ("comet", 4.0, None)
     assert "plain, seed 0 failed: MemoryError: 4 GiB" in said(console)
 

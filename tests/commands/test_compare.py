@@ -118,7 +118,36 @@ def test_quick_is_every_method_on_the_digits_and_can_be_changed() -> None:
     assert {run.config.data for run in runs} == {"digits"}
     (changed, *_) = compare._runs(params(epochs=1, model="resnet8"))
     assert (changed.config.epochs, changed.config.model) == (1, "resnet8")
-    assert changed.config == make(model="resnet8", epochs=1, batch=64)
+    assert changed.config == make(model="resnet8", epochs=1, batch=64, side=24)
+
+
+def test_quick_skips_what_the_machine_is_slow_at_unless_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actzip.tasks.machine.bf16_slowdown", lambda: 9.6)
+    monkeypatch.setattr(compare, "METHODS", "plain,bf16")
+    ran: list[str] = []
+    go = Run.go
+
+    def noted(self: Run, listen: Any) -> Any:
+        ran.append(self.config.method)
+        return go(self, listen)
+
+    monkeypatch.setattr(Run, "go", noted)
+    quick = ["--quick", *TINY, "--out"]
+    code, output = invoke(*quick, str(tmp_path / "one"), "--methods", "plain,bf16")
+    assert code == 0, output
+    assert ran == ["plain"]
+    why = "in bf16 a step takes 10 times as long as in fp32 on this processor"
+    assert f"bf16, seed 0 skipped: {why}" in output
+    values = json.loads((tmp_path / "one" / "compare.json").read_text())
+    assert [row["error"] for row in values["rows"]] == ["", f"skipped: {why}"]
+    assert values["skipped"] == {"bf16, seed 0": why}
+    assert values["failed"] == {}
+
+    code, output = invoke(*quick, str(tmp_path / "two"), "--methods", "bf16")
+    assert code == 0, output
+    assert ran == ["plain", "bf16"]
 
 
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path: Path) -> None:

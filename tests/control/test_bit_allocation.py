@@ -1,4 +1,4 @@
-"""Bits over layers, and how noise is said to travel: small problems with answers known by hand."""
+"""Bits over sites: small problems with answers known by hand."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from actzip.control.bit_allocation import Layer, Load, averages, squared_ranges
+from actzip.control.bit_allocation import CodedSite, averages, squared_ranges
+from actzip.control.propagation import Effect
 from actzip.control.reading import Reading
-from actzip.control.routes import Route, factors
 
 
 def number(value: float) -> Tensor:
@@ -32,71 +32,71 @@ def a_reading(parameter: list[float], **others: float) -> Reading:
     return Reading(**values)
 
 
-def a_layer(elements: int, samples: int = 1, **options: Any) -> Layer:
+def a_site(elements: int, samples: int = 1, **options: Any) -> CodedSite:
     known = {"relu": False, "norm": False, "split": samples > 1, "curved": False, **options}
-    return Layer(elements, ranges=torch.ones(samples, dtype=torch.float64), **known)
+    return CodedSite(elements, ranges=torch.ones(samples, dtype=torch.float64), **known)
 
 
 # -- averages -------------------------------------------------------------------------------------
 
 
 def test_the_sensitive_layer_gets_the_bits() -> None:
-    layers = {"a": a_layer(100), "b": a_layer(100)}
-    loads = {"a": [Load(a_reading([1e4]), 0)], "b": [Load(a_reading([1.0]), 0)]}
-    found = averages(layers, loads, bits=3)
+    sites = {"a": a_site(100), "b": a_site(100)}
+    effects = {"a": [Effect(a_reading([1e4]), 0)], "b": [Effect(a_reading([1.0]), 0)]}
+    found = averages(sites, effects, bits=3)
     assert found["a"] > found["b"]
     assert found["a"] + found["b"] == 6
 
 
 def test_what_travels_and_what_all_positions_share_count_too() -> None:
-    layers = {"a": a_layer(100), "b": a_layer(100)}
+    sites = {"a": a_site(100), "b": a_site(100)}
     for loud in (
-        Load(a_reading([1.0], input=1.0), travel=1e4),
-        Load(a_reading([1.0]), 0, trail=1e4),
-        Load(a_reading([1.0], parameter_focus=1e4), 0),
-        Load(a_reading([1.0], zeros=0.9999), 0),
+        Effect(a_reading([1.0], input=1.0), factor=1e4),
+        Effect(a_reading([1.0]), 0, trail=1e4),
+        Effect(a_reading([1.0], parameter_focus=1e4), 0),
+        Effect(a_reading([1.0], zeros=0.9999), 0),
     ):
-        found = averages(layers, {"a": [loud], "b": [Load(a_reading([1.0]), 0)]}, bits=3)
+        found = averages(sites, {"a": [loud], "b": [Effect(a_reading([1.0]), 0)]}, bits=3)
         assert found["a"] > found["b"], loud
 
 
 def test_two_ops_that_read_one_tensor_add_up() -> None:
-    layers = {"a": a_layer(100), "b": a_layer(100)}
-    once, twice = [Load(a_reading([4.0]), 0)], [Load(a_reading([2.0]), 0)] * 2
-    assert averages(layers, {"a": once, "b": twice}, bits=3) == {"a": 3, "b": 3}
+    sites = {"a": a_site(100), "b": a_site(100)}
+    once, twice = [Effect(a_reading([4.0]), 0)], [Effect(a_reading([2.0]), 0)] * 2
+    assert averages(sites, {"a": once, "b": twice}, bits=3) == {"a": 3, "b": 3}
 
 
 def test_a_relus_zeros_have_no_error() -> None:
     """At 2 bits one code is the zero's, so there is no 1-bit code to go down to."""
-    layers = {"a": a_layer(100, relu=True), "b": a_layer(100)}
-    loads = {"a": [Load(a_reading([1e-9]), 0)], "b": [Load(a_reading([1.0]), 0)]}
-    assert averages(layers, loads, bits=2) == {"a": 2, "b": 2}
+    sites = {"a": a_site(100, relu=True), "b": a_site(100)}
+    effects = {"a": [Effect(a_reading([1e-9]), 0)], "b": [Effect(a_reading([1.0]), 0)]}
+    assert averages(sites, effects, bits=2) == {"a": 2, "b": 2}
 
 
 def test_curved_sites_keep_three_bits_where_others_keep_two() -> None:
-    layers = {"a": a_layer(100, curved=True), "b": a_layer(300)}
-    loads = {"a": [Load(a_reading([1e-9]), 0)], "b": [Load(a_reading([1.0]), 0)]}
-    assert averages(layers, loads, bits=2.25) == {"a": 3, "b": 2}
-    assert averages(layers, loads, bits=1)["a"] == 1, "there is no more"
+    sites = {"a": a_site(100, curved=True), "b": a_site(300)}
+    effects = {"a": [Effect(a_reading([1e-9]), 0)], "b": [Effect(a_reading([1.0]), 0)]}
+    assert averages(sites, effects, bits=2.25) == {"a": 3, "b": 2}
+    assert averages(sites, effects, bits=1)["a"] == 1, "there is no more"
 
 
 def test_samples_count_by_themselves_only_when_the_next_batch_is_known() -> None:
-    layers = {"a": a_layer(800, samples=8), "b": a_layer(800, samples=8)}
+    sites = {"a": a_site(800, samples=8), "b": a_site(800, samples=8)}
     uneven = [1e6, *[1e-6] * 7]
     even = [sum(uneven) / 8] * 8
-    loads = {"a": [Load(a_reading(uneven), 0)], "b": [Load(a_reading(even), 0)]}
-    unknown = averages(layers, loads, bits=3)
+    effects = {"a": [Effect(a_reading(uneven), 0)], "b": [Effect(a_reading(even), 0)]}
+    unknown = averages(sites, effects, bits=3)
     assert unknown["a"] == unknown["b"]
-    known = averages(layers, loads, bits=3, by_sample=True)
+    known = averages(sites, effects, bits=3, by_sample=True)
     assert known["a"] < known["b"], "most of its samples need nothing"
 
 
 @pytest.mark.parametrize("bn_bits", [None, 5.0, "conv"])
 def test_batch_norms_bits(bn_bits: float | str | None) -> None:
-    layers = {"a": a_layer(100), "n": a_layer(300, norm=True), "b": a_layer(100)}
-    loads = {n: [Load(a_reading([w]), 0)] for n, w in (("a", 50.0), ("n", 1.0), ("b", 1.0))}
-    found = averages(layers, loads, 2.4, bn_bits)
-    spent = sum(found[n] * layers[n].elements for n in layers)
+    sites = {"a": a_site(100), "n": a_site(300, norm=True), "b": a_site(100)}
+    effects = {n: [Effect(a_reading([w]), 0)] for n, w in (("a", 50.0), ("n", 1.0), ("b", 1.0))}
+    found = averages(sites, effects, 2.4, bn_bits)
+    spent = sum(found[n] * sites[n].elements for n in sites)
     if bn_bits == 5.0:
         assert found["n"] == 5
         assert spent - 1500 <= 2.4 * 200
@@ -106,9 +106,9 @@ def test_batch_norms_bits(bn_bits: float | str | None) -> None:
 
 
 def test_sensitivities_that_overflow_keep_the_last_answer() -> None:
-    layers = {"a": a_layer(100)}
-    assert averages(layers, {"a": [Load(a_reading([1e300], input=1e300), 1e300)]}, 2) == {}
-    assert averages(layers, {}, 2) == {}
+    sites = {"a": a_site(100)}
+    assert averages(sites, {"a": [Effect(a_reading([1e300], input=1e300), 1e300)]}, 2) == {}
+    assert averages(sites, {}, 2) == {}
 
 
 # -- ranges -------------------------------------------------------------------------------------
@@ -135,45 +135,3 @@ def test_ranges_of_odd_tensors() -> None:
     assert squared_ranges(bad, 256).tolist() == [0, 0]
     half = torch.tensor([[-60000.0, 60000.0] * 128] * 2, dtype=torch.float16)
     assert squared_ranges(half, 256)[0] == pytest.approx(120000.0**2, rel=1e-3)
-
-
-# -- routes --------------------------------------------------------------------------------------
-
-
-def told(outer: float, given: float, absorbs: float = 0.0) -> Reading:
-    return a_reading([absorbs], power=1.0, outer_signal=outer, input_signal=given)
-
-
-def test_noise_is_relative_to_the_gradient_it_is_in() -> None:
-    routes = {"a": Route(("a",), (), 0, 1), "b": Route(("b",), ("a",), 0, 0)}
-    found = factors(routes, {"a": told(4.0, 0.0, absorbs=12.0), "b": told(1.0, 4.0)})
-    assert found["a"] == 0
-    # 1 of 4 in a's gradient: a quarter of what it absorbs, and all of it in its bias
-    assert found["b"] == 12 / 4 + 1
-
-
-def test_a_branch_is_diluted_by_the_gradient_it_joins() -> None:
-    """b gives 1, but a's whole gradient is 100, from others: noise of b is small beside it."""
-    routes = {"a": Route(("a",), (), 0, 0), "b": Route(("b",), ("a",), 0, 0)}
-    found = factors(routes, {"a": told(100.0, 0.0, absorbs=50.0), "b": told(1.0, 1.0)})
-    assert found["b"] == 50 / 100
-
-
-def test_what_is_lost_on_the_way_is_lost_to_the_noise_too() -> None:
-    """A pooling or a mask between b and a lets a quarter through."""
-    routes = {"a": Route(("a",), (), 0, 0), "b": Route(("b",), ("a",), 0, 0)}
-    found = factors(routes, {"a": told(1.0, 0.0, absorbs=8.0), "b": told(1.0, 4.0)})
-    assert found["b"] == 8 / 4
-
-
-def test_noise_goes_on_through_ops_and_to_parameters_beside_them() -> None:
-    routes = {
-        "a": Route(("a",), (), 0, 0),
-        "unknown": Route(("unknown",), ("a",), 1, 0),  # no formula: nothing was told of it
-        "b": Route(("b", "b2"), ("unknown",), 2, 0),
-        "c": Route(("c",), ("b",), 0, 0),
-    }
-    readings = {"a": told(1, 0, absorbs=3.0), "b": told(2, 2), "c": told(1, 1)}
-    found = factors(routes, readings)
-    assert found["b"] == found["b2"] == 2 + (1 + 3)
-    assert found["c"] == pytest.approx(6)

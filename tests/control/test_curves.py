@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from actzip.autograd import slots
 from actzip.codecs import Group
 from actzip.control.backward import Backward
-from actzip.control.error import weights
+from actzip.control.error import error_weights
 from predictions import OneSite, check, outcome
 from trained import caught
 
@@ -119,7 +119,7 @@ def test_rms_norm_by_its_jacobian() -> None:
     gave = (gz, gamma)
     node = "FusedRmsNormBackward0"
     b = Backward(node, slots.op(node), "input", x, gz, gave, (False, True), saved)
-    found = weights(b)
+    found = error_weights(b)
     assert found is not None
     assert found.parameter is not None
     assert found.input is not None

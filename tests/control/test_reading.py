@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from actzip.autograd import slots
-from actzip.control.backward import Backward, Weights, chunks, energy_of
+from actzip.control.backward import Backward, ErrorWeights, chunks, energy_of
 from actzip.control.op import channel_dim
 from actzip.control.reading import Groups, Reading, reading
 
@@ -28,7 +28,7 @@ def maps() -> tuple[Tensor, Tensor]:
 
 def test_sums_by_sample_and_channel_leave_zeros_out() -> None:
     x, w = maps()
-    found = reading(a_backward(x), Weights(parameter=w, input=2 * w), x)
+    found = reading(a_backward(x), ErrorWeights(parameter=w, input=2 * w), x)
     kept = (w * (x != 0)).double()
     assert torch.allclose(found.parameter, kept.sum((1, 2, 3)))
     assert torch.allclose(found.input, 2 * kept.sum((1, 2, 3)))
@@ -41,7 +41,7 @@ def test_sums_by_sample_and_channel_leave_zeros_out() -> None:
 
 def test_signals_are_those_of_parameters_and_of_all_others() -> None:
     x, w = maps()
-    found = reading(a_backward(x), Weights(parameter=w), x)
+    found = reading(a_backward(x), ErrorWeights(parameter=w), x)
     assert float(found.parameter_signal) == 16
     assert float(found.input_signal) == pytest.approx(18)
     assert float(found.parameter_count) == 4
@@ -52,8 +52,8 @@ def test_signals_are_those_of_parameters_and_of_all_others() -> None:
 def test_weights_that_broadcast(shape: tuple[int, ...]) -> None:
     x, _ = maps()
     w = torch.rand(shape)
-    whole = reading(a_backward(x), Weights(input=w.expand(x.shape).contiguous()), x)
-    found = reading(a_backward(x), Weights(input=w), x)
+    whole = reading(a_backward(x), ErrorWeights(input=w.expand(x.shape).contiguous()), x)
+    found = reading(a_backward(x), ErrorWeights(input=w), x)
     assert torch.allclose(found.input, whole.input)
     assert torch.allclose(found.channel_input, whole.channel_input)
     assert torch.allclose(found.zeros, whole.zeros)
@@ -70,9 +70,9 @@ def test_large_tensors_are_read_in_parts_with_the_same_result(
 ) -> None:
     x, w = maps()
     groups = Groups(60, by_sample)  # a sample's size: no group is cut by a part
-    whole = reading(a_backward(x), Weights(parameter=w, input=w[:, :1]), x, groups)
+    whole = reading(a_backward(x), ErrorWeights(parameter=w, input=w[:, :1]), x, groups)
     monkeypatch.setattr("actzip.control.reading._CHUNK", 130)  # two samples at a time
-    same(reading(a_backward(x), Weights(parameter=w, input=w[:, :1]), x, groups), whole)
+    same(reading(a_backward(x), ErrorWeights(parameter=w, input=w[:, :1]), x, groups), whole)
 
 
 def _focus_by_hand(x: Tensor, w: Tensor, size: int, by_sample: bool) -> Tensor:
@@ -92,7 +92,7 @@ def _focus_by_hand(x: Tensor, w: Tensor, size: int, by_sample: bool) -> Tensor:
 @pytest.mark.parametrize("by_sample", [True, False])
 def test_the_focus_is_how_far_large_ranges_meet_large_weights(size: int, by_sample: bool) -> None:
     x, w = maps()
-    found = reading(a_backward(x), Weights(parameter=w), x, Groups(size, by_sample))
+    found = reading(a_backward(x), ErrorWeights(parameter=w), x, Groups(size, by_sample))
     assert torch.allclose(found.parameter_focus, _focus_by_hand(x, w, size, by_sample))
     assert (found.input_focus == 1).all(), "nothing travels"
 
@@ -100,21 +100,21 @@ def test_the_focus_is_how_far_large_ranges_meet_large_weights(size: int, by_samp
 def test_the_focus_follows_the_order_of_memory() -> None:
     x, w = maps()
     last = x.to(memory_format=torch.channels_last)
-    found = reading(a_backward(last), Weights(parameter=w), last, Groups(7, True))
+    found = reading(a_backward(last), ErrorWeights(parameter=w), last, Groups(7, True))
     x, w = (t.permute(0, 2, 3, 1).contiguous() for t in (x, w))
     assert torch.allclose(found.parameter_focus, _focus_by_hand(x, w, 7, True))
 
 
 def test_a_code_without_groups_has_no_focus() -> None:
     x, w = maps()
-    found = reading(a_backward(x), Weights(parameter=w), x)
+    found = reading(a_backward(x), ErrorWeights(parameter=w), x)
     assert (found.parameter_focus == 1).all()
 
 
 def test_a_group_with_a_nan_has_no_error_and_spoils_no_other() -> None:
     x, w = maps()
     x[0, 0, 0, 0] = torch.nan
-    found = reading(a_backward(x), Weights(parameter=w), x, Groups(20, True))
+    found = reading(a_backward(x), ErrorWeights(parameter=w), x, Groups(20, True))
     assert found.parameter_focus.isfinite().all()
     assert not found.is_finite(), "the mean square of x is not"
 
@@ -124,7 +124,7 @@ def test_a_view_has_the_power_of_what_is_read() -> None:
     q = torch.randn(4, 5, 8)
     full = torch.cat([q, torch.zeros(4, 5, 16)], -1)
     w = torch.cat([torch.ones(4, 5, 8), torch.zeros(4, 5, 16)], -1)
-    found = reading(a_backward(q, "AddmmBackward0"), Weights(input=w), full)
+    found = reading(a_backward(q, "AddmmBackward0"), ErrorWeights(input=w), full)
     assert float(found.power) == pytest.approx(float(q.double().square().mean()))
     assert float(found.input.sum()) == 4 * 5 * 8
 
@@ -137,7 +137,7 @@ def test_without_a_bound_of_its_own_an_op_has_that_of_every_linear_map() -> None
     x, _ = maps()
     jacobian = torch.randn(11, x.numel())
     w = jacobian.square().sum(0).view(x.shape)
-    found = reading(a_backward(x), Weights(input=w), x)
+    found = reading(a_backward(x), ErrorWeights(input=w), x)
     worst = float(found.worst_input.sum())
     e = torch.sign(jacobian[0])
     assert worst >= float((jacobian @ e).square().sum())
@@ -147,7 +147,7 @@ def test_without_a_bound_of_its_own_an_op_has_that_of_every_linear_map() -> None
 def test_a_bound_per_channel_is_kept_and_another_one_is_spread() -> None:
     x, w = maps()
     given = torch.tensor([1.0, 2.0, 3.0])
-    found = reading(a_backward(x), Weights(w, w, given, torch.tensor(6.0)), x)
+    found = reading(a_backward(x), ErrorWeights(w, w, given, torch.tensor(6.0)), x)
     assert found.worst_parameter.tolist() == [1, 2, 3]
     assert found.worst_input.tolist() == [2, 2, 2]
 
@@ -174,7 +174,7 @@ def test_where_channels_are(node: str, dims: int, dim: int) -> None:
 def test_odd_shapes(shape: tuple[int, ...]) -> None:
     x = torch.rand(shape)
     w = torch.ones(shape)
-    found = reading(a_backward(x, "SiluBackward0"), Weights(input=w), x, Groups(256, False))
+    found = reading(a_backward(x, "SiluBackward0"), ErrorWeights(input=w), x, Groups(256, False))
     assert float(found.input.sum()) == x.numel()
     assert found.is_finite()
 

@@ -11,10 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import actzip
-from training import assert_trains_the_same
+from training import EXACT, KEEP, assert_trains_the_same
 
-KEEP = actzip.Fixed(linear=actzip.codecs.Keep(), nonlinear=actzip.codecs.Keep())
-METHODS = pytest.mark.parametrize("method", [actzip.Lossless(), KEEP], ids=["lossless", "keep"])
+METHODS = pytest.mark.parametrize("method", EXACT.values(), ids=EXACT)
 
 
 class Program(nn.Module):

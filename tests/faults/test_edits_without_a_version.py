@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import actzip
+from training import EXACT
 
 Around = Callable[[], AbstractContextManager[object]]
-KEEP = actzip.Fixed(linear=actzip.codecs.Keep(), nonlinear=actzip.codecs.Keep())
 
 
 def _leaf(*shape: int) -> Tensor:
@@ -153,7 +153,7 @@ PROGRAMS = {
 }
 
 
-@pytest.fixture(params=[actzip.Lossless(), KEEP], ids=["lossless", "keep"])
+@pytest.fixture(params=EXACT.values(), ids=EXACT)
 def compressed(request: pytest.FixtureRequest) -> Around:
     return lambda: actzip.compress(method=request.param, min_bytes=0)
 

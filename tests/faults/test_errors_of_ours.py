@@ -10,7 +10,7 @@ from nets import convnet, loss_of
 from torch import Tensor
 
 import actzip
-from actzip.autograd import forward_pass, registry
+from actzip.autograd import decide, forward_pass, tensor_store
 from actzip.autograd.observe import Observer
 from actzip.codecs import BitMask
 from actzip.methods import ActNN
@@ -27,11 +27,12 @@ def _fail(*_: object, **__: object) -> object:
 
 
 PLACES = {
-    "a node is visited": (forward_pass.Trace, "_look"),
-    "a tensor is kept": (registry.Registry, "store"),
-    "bytes are counted": (registry.Registry, "count"),
+    "a node is visited": (forward_pass.ForwardPass, "_look"),
+    "a tensor is decided on": (decide.Decide, "__call__"),
+    "a tensor is kept": (tensor_store.TensorStore, "keep"),
+    "bytes are counted": (tensor_store.TensorStore, "count"),
     "bits are made": (BitMask, "encode"),
-    "a ReLU's bits are due": (registry.Registry, "settle"),
+    "a ReLU's bits are due": (tensor_store.TensorStore, "settle"),
 }
 
 
@@ -81,7 +82,7 @@ def test_with_the_switch_errors_are_raised_where_they_happen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ACTZIP_DEBUG", "1")
-    monkeypatch.setattr(registry.Registry, "store", _fail)
+    monkeypatch.setattr(tensor_store.TensorStore, "keep", _fail)
     model, loss = convnet(), loss_of()
     with actzip.compress(model), pytest.raises(KeyError, match="a defect"):
         gradients(model, loss)

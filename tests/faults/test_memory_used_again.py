@@ -14,9 +14,7 @@ from torch import Tensor, nn
 
 import actzip
 from actzip.memory import buffers
-from training import assert_trains_the_same
-
-KEEP = actzip.Fixed(linear=actzip.codecs.Keep(), nonlinear=actzip.codecs.Keep())
+from training import EXACT, assert_trains_the_same
 
 
 @pytest.fixture(autouse=True)
@@ -36,13 +34,13 @@ class Layers(nn.Module):
         return deep.square().mean()
 
 
-@pytest.mark.parametrize("method", [actzip.Lossless(), KEEP], ids=["lossless", "keep"])
+@pytest.mark.parametrize("method", EXACT.values(), ids=EXACT)
 def test_a_tensor_read_by_several_layers_keeps_its_values(method: actzip.Method) -> None:
     x, mask = torch.randn(64, 64), torch.rand(64, 64) > 0.7
     assert_trains_the_same(Layers(), lambda m: m(x, mask), method=method, min_bytes=0)
 
 
-@pytest.mark.parametrize("method", [actzip.Lossless(), KEEP], ids=["lossless", "keep"])
+@pytest.mark.parametrize("method", EXACT.values(), ids=EXACT)
 def test_ids_of_two_embeddings_keep_their_values(method: actzip.Method) -> None:
     class Two(nn.Module):
         def __init__(self) -> None:
@@ -57,7 +55,7 @@ def test_ids_of_two_embeddings_keep_their_values(method: actzip.Method) -> None:
     assert_trains_the_same(Two(), lambda m: m(ids), method=method, min_bytes=0)
 
 
-@pytest.mark.parametrize("method", [actzip.Lossless(), KEEP], ids=["lossless", "keep"])
+@pytest.mark.parametrize("method", EXACT.values(), ids=EXACT)
 def test_two_backward_passes_and_a_gradient_penalty_are_bit_equal(method: actzip.Method) -> None:
     def run(compressed: bool) -> list[Tensor]:
         torch.manual_seed(0)
@@ -91,5 +89,5 @@ def test_gradients_taken_inside_the_forward_are_bit_equal() -> None:
             return (f * g).mean()
 
     x = torch.randn(32, 32)
-    for method in (actzip.Lossless(), KEEP):
+    for method in EXACT.values():
         assert_trains_the_same(Forces(), lambda m: m(x), method=method, min_bytes=0)

@@ -7,7 +7,7 @@ import random
 import torch
 from torch import Tensor
 
-from actzip.codecs import BitMask, Codec, Dual, Group, Index
+from actzip.codecs import BitMask, Codec, Dithered, Dual, Group, Index
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 INTS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -92,4 +92,19 @@ def index(rng: random.Random) -> tuple[Codec, Tensor]:
     return Index(), x
 
 
-MAKERS = {"group": group, "dual": dual, "mask": mask, "index": index}
+def dithered(rng: random.Random) -> tuple[Codec, Tensor]:
+    channels = rng.choice([1, 3, 7])
+    shape = (rng.choice([1, 5, 100, 700, 3000]), channels, rng.choice([1, 2, 9]))
+    error = 10 ** rng.uniform(-1.5, 1.5)
+    each = tuple(error * rng.uniform(0.1, 3) for _ in range(channels))
+    origins = tuple(rng.uniform(-1, 1) for _ in range(channels))
+    origin = rng.choice([None, None, 0.0, 0.3, origins])
+    coarser = 1.0 if origin is None else rng.choice([1.0, 3.0])
+    x = floats(rng, shape, rng.choice(FLOATS))
+    x = x.transpose(1, 2) if rng.random() < 0.3 else x
+    fit = x.shape[1] == channels
+    codec = Dithered(rng.choice([error, each]) if fit else error, 1, origin, coarser)
+    return (codec if fit or origin is not origins else Dithered(error)), x
+
+
+MAKERS = {"group": group, "dual": dual, "mask": mask, "index": index, "dithered": dithered}

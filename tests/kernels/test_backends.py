@@ -6,6 +6,7 @@ import importlib
 import inspect
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,10 +17,15 @@ import torch
 
 from actzip import kernels
 from actzip.codecs import Group
+from actzip.kernels import forms
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.native import library
+from actzip.kernels.native.prototypes import PROTOTYPES
 
-FORMS = ["group", "dual", "mask", "index"]
+FORMS = [
+    *("group", "dual", "mask", "index", "window", "cast", "planes"),
+    *("fixedpoint", "bounded", "bounded_entropy", "dithered", "entropy"),
+]
 
 
 @pytest.fixture
@@ -30,13 +36,38 @@ def _forget_library() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_backends_have_the_same_functions(form: str) -> None:
-    native = importlib.import_module(f"actzip.kernels.native.{form}")
-    reference = importlib.import_module(f"actzip.kernels.reference.{form}")
-    for name in ("encode", "decode", "store_raw", "nonzero", "extremes"):
-        if hasattr(native, name):
-            ours, theirs = getattr(native, name), getattr(reference, name)
-            assert inspect.signature(ours) == inspect.signature(theirs), name
+@pytest.mark.parametrize("backend", ["native", "reference", "triton"])
+def test_a_backend_has_the_functions_of_its_forms(backend: str, form: str) -> None:
+    """Types are mypy's business (kernels/contract.py); this is for a machine without it."""
+    if backend != "reference" and form not in importlib.import_module(_module(backend)).FORMS:
+        return
+    if backend == "triton":
+        pytest.importorskip("triton")
+    module = importlib.import_module(f"{_module(backend)}.{form}")
+    contract = next(c for n, c in vars(forms).items() if n.lower() == _protocol(form))
+    wanted = {n: f for n, f in vars(contract).items() if inspect.isfunction(f) and n[0] != "_"}
+    assert wanted
+    for name, function in wanted.items():
+        _, *parameters = inspect.signature(function).parameters
+        assert list(inspect.signature(getattr(module, name)).parameters) == parameters, name
+
+
+def _module(backend: str) -> str:
+    return f"actzip.kernels.{backend}"
+
+
+def _protocol(form: str) -> str:
+    return form.replace("_", "") + "form"
+
+
+def test_a_form_that_a_backend_lacks_comes_from_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_MODULES", {})
+    x = torch.zeros(1)
+    assert kernels.of(x, "cast").__name__.endswith("reference.cast")  # the C++ library has none
+    monkeypatch.setattr(kernels, "BACKENDS", {"meta": ("native", "reference")})
+    assert kernels.backend_name("meta") == "native"
+    assert kernels.of(x.to("meta"), "group").__name__.endswith("native.group")
+    assert kernels.of(x, "group").__name__.endswith("reference.group")
 
 
 def test_the_twin_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +124,38 @@ def test_a_library_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(library, "INTERFACE", -1)
     with pytest.warns(RuntimeWarning, match="built from other sources"):
         assert not library.available()
+
+
+@pytest.mark.usefixtures("_forget_library")
+@pytest.mark.parametrize(
+    ("name", "letters", "said"),
+    [
+        ("mask_encode", "riiiwi", "its mask_encode takes riiiuwi and not riiiwi"),
+        ("no", "", "no no"),
+    ],
+)
+def test_a_library_with_other_parameters_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, name: str, letters: str, said: str
+) -> None:
+    monkeypatch.setitem(PROTOTYPES, name, letters)
+    with pytest.warns(RuntimeWarning, match=f"built from other sources: .*{said}"):
+        assert not library.available()
+
+
+def test_every_entry_is_declared() -> None:
+    sources = Path(library.__file__).parents[1].glob("csrc/*/*.cpp")
+    entries = {n for f in sources for n in re.findall(r"ACTZIP_ENTRY\((\w+)\)", f.read_text())}
+    assert entries == PROTOTYPES.keys()
+
+
+def test_a_call_with_other_parameters_than_declared_is_an_error() -> None:
+    data, out = torch.zeros(1, dtype=torch.uint8), torch.zeros(100)
+    with pytest.raises(TypeError, match=r"mask_decode\(rwiiui\) takes a tensor where int"):
+        library.call("mask_decode", data, 0, out, 100, 0, 1)
+    with pytest.raises(TypeError, match="takes a number where Tensor was given"):
+        library.call("mask_decode", data, out, 0, out, 0, 1)
+    with pytest.raises(TypeError, match=r"mask_decode\(rwiiui\) takes 6 parameters, got 2"):
+        library.call("mask_decode", data, out)
 
 
 def test_a_status_becomes_an_error() -> None:

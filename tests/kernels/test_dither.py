@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from actzip.codecs import Group
-from actzip.kernels.reference.dither import dither, dither_at, stream_key
+from actzip.kernels.reference.dither import dither, stream_key
 
 CPU = torch.device("cpu")
 N = 1 << 20
@@ -47,7 +47,15 @@ def test_seeds_are_not_correlated(step: int) -> None:
 def test_a_value_depends_on_its_own_index_only() -> None:
     whole = dither(9, 0, 1000, CPU)
     assert torch.equal(dither(9, 333, 100, CPU), whole[333:433])
-    assert torch.equal(dither_at(9, torch.tensor([999, 5])), whole[[999, 5]])
+    assert torch.equal(dither(9, 999, 1, CPU), whole[999:])
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**63 + 11, 2**64 - 1])
+def test_a_seed_on_the_device_gives_the_values_of_its_number(seed: int) -> None:
+    as_int64 = seed - (1 << 64) if seed >> 63 else seed
+    for start in (0, 3 << 33):  # with and without a high part in the key
+        on_device = dither(torch.tensor(as_int64), start, 100, CPU)
+        assert torch.equal(on_device, dither(seed, start, 100, CPU))
 
 
 def test_words_beyond_32_bits_have_keys_of_their_own() -> None:

@@ -15,6 +15,7 @@ from actzip.codecs import (
     BitMask,
     Bounded,
     Codec,
+    Dithered,
     Dual,
     FixedPoint,
     Group,
@@ -25,7 +26,7 @@ from actzip.kernels.native import library
 
 ENTRY = re.compile(r"^ACTZIP_ENTRY\((\w+)\)$", re.MULTILINE)
 FORMS = (
-    *("bounded", "bounded_entropy", "dual", "entropy", "fixedpoint"),
+    *("bounded", "bounded_entropy", "dithered", "dual", "entropy", "fixedpoint"),
     *("group", "index", "mask", "planes", "window"),
 )
 #: Where the workspace is, counted from the end. Finished chunks wait in it, and those that find no
@@ -36,6 +37,8 @@ WORKSPACE = {
     ),
     **dict.fromkeys(("bounded_gather", "bounded_squeeze_gather", "entropy_gather"), 4),
     "fixedpoint_gather": 4,
+    "dithered_encode": 3,
+    "dithered_gather": 5,
 }
 
 MAPS = torch.randn(2, 32, 8, 8)
@@ -48,6 +51,7 @@ CASES: list[tuple[Codec, Tensor]] = [
     (Bounded(0.1), torch.randn(5000)),
     (Bounded((0.1,) * 32, predict="lorenzo"), MAPS),
     (Bounded(0.1, entropy=True), torch.randn(70_000)),
+    (Dithered(1.5, origin=(0.1,) * 32), torch.randn(70, 32, 40)),
     (FixedPoint(4), MAPS),
     (Index(), torch.arange(1000)),
     (BitMask(), torch.randn(1000)),
@@ -96,8 +100,11 @@ def test_an_entry_counts_its_parameters() -> None:
     out, data = torch.zeros(8), torch.zeros(1, dtype=torch.uint8)
     assert library.call("mask_decode", data, out, 0, 8, 0, 1) == library.OK
     for args in ((data, out, 0, 8, 0), (data, out, 0, 8, 0, 1, 1), ()):
-        with pytest.raises(ValueError, match="bad arguments"):
+        with pytest.raises(TypeError, match="takes 6 parameters"):
             library.call("mask_decode", *args)
+    entry, _, _ = library._entry("mask_decode")
+    for count in (0, 7, 9):
+        assert entry(bytes(8 * 9), count) == library.BAD_ARGUMENT
 
 
 def test_sizes_that_cannot_be_counted_are_refused() -> None:

@@ -14,9 +14,10 @@ import torch
 from torch import nn
 
 import actzip
-from actzip import api
+from actzip import session as session_module
+from actzip.memory.fresh_process import call_fresh
 from actzip.memory.heap import HUGE_PAGES, give_back
-from actzip.memory.measure import call_fresh, resident
+from actzip.memory.measure import resident
 
 MIB = 1 << 20
 
@@ -76,9 +77,16 @@ def test_tensors_begin_on_huge_pages_unless_the_user_says_no() -> None:
     assert after_import("0")[1] == 0
 
 
-def test_another_c_library_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_free_is_asked_for_whole_and_another_c_library_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept: list[int] = []
+    monkeypatch.setattr("actzip.memory.heap._trim", lambda: kept.append)
+    give_back()
+    assert kept == [0], "bytes that may stay"
     monkeypatch.setattr("actzip.memory.heap._trim", lambda: None)
     give_back()
+    assert kept == [0]
 
 
 def test_a_session_gives_memory_back_before_and_after_each_look_and_only_then(
@@ -87,7 +95,7 @@ def test_a_session_gives_memory_back_before_and_after_each_look_and_only_then(
     given: list[int] = []
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
     with actzip.compress(model, "actnn", min_bytes=0, interval=8) as session:
-        monkeypatch.setattr(api, "give_back", lambda: given.append(session.step - 1))
+        monkeypatch.setattr(session_module, "give_back", lambda: given.append(session.step - 1))
         for _ in range(12):
             model(torch.randn(16, 64)).sum().backward()
     assert given == [0, 1, 2, 3, 4, 5, 8, 9]  # looked at: 0, 1, 2, 4 and 8

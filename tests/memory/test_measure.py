@@ -12,7 +12,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from actzip.memory import measure as module
-from actzip.memory.measure import call_fresh, live_peak, measure, resident_peak, size
+from actzip.memory.fresh_process import call_fresh
+from actzip.memory.measure import live_peak, measure, resident_peak, size
 
 MIB = 1 << 20
 

@@ -35,10 +35,10 @@ def test_the_error_is_within_e2_at_every_check_and_not_far_below(build: Any, opt
     error, layer = checks.worst
     assert error <= 0.5, f"{layer} was off by {error:.3f} of its gradient"
     assert max(checks.totals) <= 0.5
-    # what travels through a transformer is bounded as if no residual path diluted it
     least = 0.5 / 25 if build is transformer else 0.5 / 20
     assert checks.mean >= least, f"a mean error of {checks.mean:.4f} makes no use of e2"
-    assert session.stats().ratio > 6
+    # a residual path dilutes what travels through a transformer; not counting that gave 6.6
+    assert session.stats().ratio > 7.2
 
 
 @pytest.mark.parametrize("codec", ["bounded", "fixed"])

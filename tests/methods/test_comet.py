@@ -186,7 +186,7 @@ def test_the_interval_halves_while_a_bound_moves_and_comes_back() -> None:
         # what the momentum smooths is a hundred times larger for one look
         scale = 100.0 if 35 <= n < 43 else 1.0
         (scale * F.cross_entropy(model(x), y)).backward()
-        if session._policy._watching:  # type: ignore[attr-defined]
+        if session._policy._looking:  # type: ignore[attr-defined]
             looks.append(n)
         optimizer.step()
     gaps = [b - a for a, b in itertools.pairwise(looks)]

@@ -13,6 +13,7 @@ using Target = int (*)(const uint8_t*, size_t);
 
 int fuzz_bounded(const uint8_t*, size_t);
 int fuzz_bounded_entropy(const uint8_t*, size_t);
+int fuzz_dithered(const uint8_t*, size_t);
 int fuzz_entropy(const uint8_t*, size_t);
 int fuzz_fixedpoint(const uint8_t*, size_t);
 int fuzz_group(const uint8_t*, size_t);
@@ -24,6 +25,7 @@ int fuzz_window(const uint8_t*, size_t);
 
 static const struct { const char* name; Target run; } TARGETS[] = {
     {"bounded", fuzz_bounded}, {"bounded_entropy", fuzz_bounded_entropy},
+    {"dithered", fuzz_dithered},
     {"entropy", fuzz_entropy}, {"fixedpoint", fuzz_fixedpoint},
     {"group", fuzz_group},     {"dual", fuzz_dual},
     {"index", fuzz_index},     {"mask", fuzz_mask},

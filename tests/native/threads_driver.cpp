@@ -21,6 +21,7 @@ using Target = int (*)(const uint8_t*, size_t);
 
 int fuzz_bounded(const uint8_t*, size_t);
 int fuzz_bounded_entropy(const uint8_t*, size_t);
+int fuzz_dithered(const uint8_t*, size_t);
 int fuzz_entropy(const uint8_t*, size_t);
 int fuzz_fixedpoint(const uint8_t*, size_t);
 int fuzz_group(const uint8_t*, size_t);
@@ -32,7 +33,7 @@ int fuzz_window(const uint8_t*, size_t);
 
 static const Target TARGETS[] = {fuzz_bounded,    fuzz_bounded_entropy, fuzz_entropy, fuzz_fixedpoint,
                                  fuzz_group,      fuzz_dual,            fuzz_index,   fuzz_mask,
-                                 fuzz_planes,     fuzz_window};
+                                 fuzz_planes,     fuzz_window,          fuzz_dithered};
 
 static void call(unsigned caller, double seconds, std::atomic<long>& runs) {
   std::mt19937_64 random(20260101 + caller);

@@ -76,7 +76,7 @@ def row(label: str, scale: float) -> dict[str, Any]:
 
 def failed(label: str) -> dict[str, Any]:
     nothing = dict.fromkeys(row(label, 1.0))
-    return {**nothing, "label": label, "seeds": [], "error": "<b>out of memory</b>"}
+    return {**nothing, "label": label, "seeds": [], "error": "failed: <b>out of memory</b>"}
 
 
 def report(labels: tuple[str, ...] = LABELS) -> str:

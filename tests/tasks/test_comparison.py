@@ -64,7 +64,7 @@ def test_a_run_with_other_settings_is_refused(tmp_path: Path) -> None:
     other = Run(replace(run.config, epochs=3), run.folder)
     with pytest.raises(ValueError, match="has epochs=1, asked was 3; name another --out"):
         other.found()
-    (run.folder / "result.json").unlink()  # stopped: only the checkpoint is there
+    (run.folder / "result.json").unlink()  # stopped: only the saved state is there
     assert run.found() is None
     with pytest.raises(ValueError, match="has epochs=1, asked was 3; name another --out"):
         other.found()
@@ -79,7 +79,7 @@ def test_what_is_no_result_is_named(tmp_path: Path, text: str) -> None:
         run.found()
 
 
-def test_a_stopped_run_goes_on_from_its_checkpoint(
+def test_a_stopped_run_goes_on_from_its_saved_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[object, ...]] = []

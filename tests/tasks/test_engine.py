@@ -17,7 +17,7 @@ from actzip.tasks.catalogue import TASKS
 from actzip.tasks.config import Config, make
 from actzip.tasks.engine import Loop
 from actzip.tasks.result import Progress, Result
-from actzip.tasks.run_folder import CHECKPOINT, Journal, read_checkpoint
+from actzip.tasks.run_folder import STATE, Journal, read_state
 
 #: small models that learn the tiny data of their task in seconds
 TINY: dict[str, dict[str, Any]] = {
@@ -113,7 +113,7 @@ def test_a_run_stopped_by_ctrl_c_resumes_bit_for_bit(
     expected = whole.run()
     interrupt(made, tmp_path, step)
     again = loop(made, tmp_path)
-    again.load_state_dict(read_checkpoint(tmp_path))
+    again.load_state_dict(read_state(tmp_path))
     result = again.run()
     assert result.losses == expected.losses
     assert result.tests == expected.tests
@@ -122,18 +122,18 @@ def test_a_run_stopped_by_ctrl_c_resumes_bit_for_bit(
     assert [line["loss"] for line in lines if "loss" in line] == expected.losses
 
 
-def test_a_run_killed_after_its_checkpoint_goes_on_without_double_lines(tmp_path: Path) -> None:
+def test_a_run_killed_after_its_saved_state_goes_on_without_double_lines(tmp_path: Path) -> None:
     made = config(epochs=2)
     expected = loop(made).run()
 
     def die(progress: Progress) -> None:
-        if progress.step == 10:  # the checkpoint is of step 6
+        if progress.step == 10:  # the saved state is of step 6
             raise Stopped
 
     with pytest.raises(Stopped):
         loop(made, tmp_path, notify=die).run()
     again = loop(made, tmp_path)
-    again.load_state_dict(read_checkpoint(tmp_path))
+    again.load_state_dict(read_state(tmp_path))
     assert again.run().losses == expected.losses
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == list(range(1, 13))
@@ -153,7 +153,7 @@ def test_ctrl_c_during_the_test_loses_no_step(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run.run()
     again = loop(made, tmp_path)
-    again.load_state_dict(read_checkpoint(tmp_path))
+    again.load_state_dict(read_state(tmp_path))
     result = again.run()
     assert (result.losses, result.tests) == (expected.losses, expected.tests)
 
@@ -247,12 +247,12 @@ def test_another_config_does_not_resume(tmp_path: Path) -> None:
     made = config(epochs=1)
     loop(made, tmp_path).run()
     other = loop(replace(made, batch=16))
-    with pytest.raises(ValueError, match="the checkpoint is of"):
-        other.load_state_dict(read_checkpoint(tmp_path))
+    with pytest.raises(ValueError, match="the saved state is of"):
+        other.load_state_dict(read_state(tmp_path))
 
 
 def test_run_loads_the_data_that_the_config_names(tmp_path: Path) -> None:
     made = make(model="resnet8", epochs=1, batch=64, limit=64, side=8, threads=1)
     result: Result = engine.run(made, tmp_path)
     assert len(result.losses) == 1
-    assert (tmp_path / CHECKPOINT).exists()
+    assert (tmp_path / STATE).exists()

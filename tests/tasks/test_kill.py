@@ -15,21 +15,21 @@ import pytest
 import torch
 from tiny_data import tiny
 
-from actzip.memory.measure import call_fresh
+from actzip.memory.fresh_process import call_fresh
 from actzip.tasks.config import make
 from actzip.tasks.engine import Loop
-from actzip.tasks.run_folder import CHECKPOINT, Journal, read_checkpoint
+from actzip.tasks.run_folder import STATE, Journal, read_state
 
 KILLS = 20
 
 
 def _train(folder: Path) -> None:
-    """The run in `folder`, from its checkpoint if there is one."""
+    """The run in `folder`, from its saved state if there is one."""
     torch.set_num_threads(1)
     config = make("text", model="gru", sizes={"width": 8}, method="actnn", epochs=6, batch=16)
     loop = Loop(config, tiny("text"), Journal(folder))
-    if (folder / CHECKPOINT).exists():
-        loop.load_state_dict(read_checkpoint(folder))
+    if (folder / STATE).exists():
+        loop.load_state_dict(read_state(folder))
     loop.run()
 
 
@@ -80,10 +80,10 @@ def _left(folder: Path) -> dict[str, Any]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_twenty_kills_at_random_moments_change_no_bit(tmp_path: Path) -> None:
     runs = call_fresh(_lives, tmp_path)
-    expected = read_checkpoint(tmp_path / "whole")["trainer"]["model"]
+    expected = read_state(tmp_path / "whole")["trainer"]["model"]
     assert len(_left(tmp_path / "whole")["losses"]) == 18
     for number in range(1, runs + 1):
         folder = tmp_path / str(number)
         assert _left(folder) == _left(tmp_path / "whole")
-        found = read_checkpoint(folder)["trainer"]["model"]
+        found = read_state(folder)["trainer"]["model"]
         assert all(torch.equal(found[name], expected[name]) for name in expected)

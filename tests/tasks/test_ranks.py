@@ -18,7 +18,7 @@ from actzip.tasks.config import Config, make
 from actzip.tasks.engine import Loop
 from actzip.tasks.ranks import Ranks, joined
 from actzip.tasks.result import Progress
-from actzip.tasks.run_folder import Journal, read_checkpoint
+from actzip.tasks.run_folder import Journal, read_state
 from actzip.tasks.trainer import Part
 from processes import in_two_processes
 
@@ -47,7 +47,7 @@ def test_two_processes_end_where_one_does(tmp_path: Path, accumulate: int) -> No
     made = config(accumulate=accumulate)
     in_two_processes(tmp_path, _trains, tmp_path / "two", made)
     loop(made, tmp_path / "one", Ranks()).run()
-    one, two = (read_checkpoint(tmp_path / name) for name in ("one", "two"))
+    one, two = (read_state(tmp_path / name) for name in ("one", "two"))
     assert len(two["history"]["losses"]) == 12
     losses = [torch.tensor(each["history"]["losses"]) for each in (one, two)]
     torch.testing.assert_close(losses[1], losses[0], rtol=1e-4, atol=1e-5)
@@ -69,8 +69,8 @@ def _stops_and_resumes(rank: int, root: Path, made: Config) -> None:
     with pytest.raises(KeyboardInterrupt):
         loop(made, root / "cut", ranks, notify=at).run()
     again = loop(made, root / "cut", ranks)
-    ranks.any(False)  # the first has written its checkpoint before the second reads it
-    again.load_state_dict(read_checkpoint(root / "cut"))
+    ranks.any(False)  # the first has written its saved state before the second reads it
+    again.load_state_dict(read_state(root / "cut"))
     assert len(again.history.losses) == 4
     assert again.run().losses == expected.losses
     ours, theirs = again.trainer.model.state_dict(), whole.trainer.model.state_dict()
@@ -82,7 +82,7 @@ def test_a_run_of_two_that_was_stopped_resumes_bit_for_bit(tmp_path: Path) -> No
     in_two_processes(tmp_path, _stops_and_resumes, tmp_path, made)
     alone = loop(made, tmp_path / "alone", Ranks())
     with pytest.raises(ValueError, match="is of 2 processes, this run has 1"):
-        alone.load_state_dict(read_checkpoint(tmp_path / "cut"))
+        alone.load_state_dict(read_state(tmp_path / "cut"))
 
 
 def test_a_batch_that_cannot_be_dealt_out_is_refused() -> None:

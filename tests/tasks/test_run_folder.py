@@ -1,4 +1,4 @@
-"""Checkpoints are whole or absent, hold data only, and say what is wrong with them."""
+"""Saved states are whole or absent, hold data only, and say what is wrong with them."""
 
 from __future__ import annotations
 
@@ -11,40 +11,42 @@ import pytest
 import torch
 
 from actzip.tasks.run_folder import (
-    CHECKPOINT,
     METRICS,
     NEW,
+    STATE,
     Journal,
     check_place,
-    read_checkpoint,
+    read_state,
     replace_text,
 )
 
 
 def state(**values: Any) -> dict[str, Any]:
-    """The least that a checkpoint holds."""
+    """The least that a saved state holds."""
     parts = ("config", "trainer", "history", "shuffling", "augmenting")
     return {**dict.fromkeys(parts), **values}
 
 
-def test_a_checkpoint_is_read_back_from_file_and_folder(tmp_path: Path) -> None:
+def test_a_saved_state_is_read_back_from_file_and_folder(tmp_path: Path) -> None:
     Journal(tmp_path).save(state(a=torch.arange(3), b=[1.5, None]))
-    for place in (tmp_path, tmp_path / CHECKPOINT):
-        read = read_checkpoint(place)
+    for place in (tmp_path, tmp_path / STATE):
+        read = read_state(place)
         assert read["a"].tolist() == [0, 1, 2]
         assert read["b"] == [1.5, None]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("count", [3, 3_000_000])
-def test_a_full_disk_leaves_the_old_checkpoint_and_nothing_else(tmp_path: Path, count: int) -> None:
+def test_a_full_disk_leaves_the_old_saved_state_and_nothing_else(
+    tmp_path: Path, count: int
+) -> None:
     journal = Journal(tmp_path)
     journal.save(state(a=1))
-    (tmp_path / (CHECKPOINT + NEW)).symlink_to("/dev/full")
+    (tmp_path / (STATE + NEW)).symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left on device"):
         journal.save(state(a=torch.zeros(count)))
-    assert read_checkpoint(tmp_path)["a"] == 1
-    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
+    assert read_state(tmp_path)["a"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == [STATE]
 
 
 def test_an_error_that_torchs_writer_hides_is_told(
@@ -62,7 +64,7 @@ def test_an_error_that_torchs_writer_hides_is_told(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_checkpoint_is_on_the_disk_before_it_replaces_the_old_one(
+def test_a_saved_state_is_on_the_disk_before_it_replaces_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = Journal(tmp_path)
@@ -83,8 +85,8 @@ def test_a_checkpoint_is_on_the_disk_before_it_replaces_the_old_one(
     journal.save(state(a=1))
     assert happened == [
         f"sync {METRICS}",
-        f"sync {CHECKPOINT}{NEW}",
-        f"{CHECKPOINT}{NEW} to {CHECKPOINT}",
+        f"sync {STATE}{NEW}",
+        f"{STATE}{NEW} to {STATE}",
         f"sync {tmp_path.name}",
     ]
 
@@ -104,9 +106,9 @@ def test_lines_that_a_kill_cut_off_or_that_come_later_are_dropped(tmp_path: Path
     ]
 
 
-def test_a_run_that_begins_has_a_checkpoint_at_once(tmp_path: Path) -> None:
+def test_a_run_that_begins_has_a_saved_state_at_once(tmp_path: Path) -> None:
     Journal(tmp_path / "run").start(0, lambda: state(a=5))
-    assert read_checkpoint(tmp_path / "run")["a"] == 5
+    assert read_state(tmp_path / "run")["a"] == 5
 
 
 def test_a_place_that_cannot_be_written_is_told_and_left_alone(
@@ -139,36 +141,36 @@ def test_without_a_folder_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_checkpoint_elsewhere(tmp_path: Path) -> None:
+def test_a_saved_state_elsewhere(tmp_path: Path) -> None:
     place = tmp_path / "else" / "where.pt"
     Journal(tmp_path / "run", place).save(state(a=1))
-    assert read_checkpoint(place)["a"] == 1
+    assert read_state(place)["a"] == 1
 
 
 @pytest.mark.parametrize(
     "content", [None, b"nonsense", b"", {"version": 7}, [1], {"model": {}, "version": 1}]
 )
-def test_what_is_no_checkpoint_is_refused(tmp_path: Path, content: object) -> None:
-    path = tmp_path / CHECKPOINT
+def test_what_is_no_saved_state_is_refused(tmp_path: Path, content: object) -> None:
+    path = tmp_path / STATE
     if isinstance(content, bytes):
         path.write_bytes(content)
     elif content is not None:
         torch.save(content, path)
-    with pytest.raises(ValueError, match="no checkpoint") as said:
-        read_checkpoint(path)
+    with pytest.raises(ValueError, match="no saved state") as said:
+        read_state(path)
     assert "\n" not in str(said.value)
 
 
 def test_another_version_is_named(tmp_path: Path) -> None:
-    torch.save(state(version=7), tmp_path / CHECKPOINT)
+    torch.save(state(version=7), tmp_path / STATE)
     with pytest.raises(ValueError, match="it has version 7, wanted is 1"):
-        read_checkpoint(tmp_path)
+        read_state(tmp_path)
 
 
-def test_a_checkpoint_with_code_in_it_is_refused(tmp_path: Path) -> None:
-    torch.save({"version": 1, "a": Path("x")}, tmp_path / CHECKPOINT)
-    with pytest.raises(ValueError, match="is no checkpoint of actzip train"):
-        read_checkpoint(tmp_path)
+def test_a_saved_state_with_code_in_it_is_refused(tmp_path: Path) -> None:
+    torch.save({"version": 1, "a": Path("x")}, tmp_path / STATE)
+    with pytest.raises(ValueError, match="is no saved state of actzip train"):
+        read_state(tmp_path)
 
 
 def test_text_is_replaced_whole(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from actzip.autograd.identity import (
     tensors_in,
     unit_of,
 )
+from actzip.autograd.recipe import remake
 from actzip.autograd.slots import COPIES, RESHAPES, Node
-from actzip.autograd.stored import remake
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Copies:
     """What was copied into what, by the clone and cast nodes of this pass."""
 
     def __init__(self) -> None:
-        self.made_now: dict[int, Origin] = {}  #: by the nodes of the call that runs now
+        self.pending: dict[int, Origin] = {}  #: by the nodes of the call that runs now
         self._outputs: dict[Key, Origin] = {}  # of earlier ones
         self._first: dict[tuple[object, ...], Origin] = {}
 
@@ -62,19 +62,18 @@ class Copies:
         source = source_of(node, tensors_in(args))
         if source is None or storage_of(source) is None:
             return None
-        self.made_now[number] = Origin.of(source)
+        self.pending[number] = Origin.of(source)
         return source
 
-    def returned(self, t: Tensor) -> None:
-        """The call that made the copies gave t to the user: from now on its key tells whether a
+    def returned(self, tensors: list[Tensor]) -> None:
+        """The call that made the copies gave these to the user: from now on its key tells whether a
         tensor is still that copy; its node would not (edits under no_grad leave it)."""
-        unit = t if t._base is None else t._base
-        origin = self._by_node(unit)
-        if origin is not None:
-            self._outputs[key_of(unit)] = origin
-
-    def close(self) -> None:
-        self.made_now.clear()
+        for t in tensors:
+            unit = t if t._base is None else t._base
+            origin = self._by_node(unit)
+            if origin is not None:
+                self._outputs[key_of(unit)] = origin
+        self.pending.clear()
 
     def inner(self, unit: Tensor) -> Origin | None:
         """What unit is a copy of, if the running call made it for itself (autocast does)."""
@@ -99,7 +98,7 @@ class Copies:
             node, reshaped = node.next_functions[0][0], True
         if node is None or type(node).__name__ not in COPIES:
             return None
-        origin = self.made_now.get(node._sequence_nr())
+        origin = self.pending.get(node._sequence_nr())
         if origin is None or origin.numel != unit.numel():
             return None
         source = origin.unit()

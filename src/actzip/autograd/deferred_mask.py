@@ -6,29 +6,39 @@ wait for the next op, and are written before it if it is no layer; it might edit
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
 
 from torch import Tensor
 
-from actzip.autograd.identity import Key
 from actzip.autograd.ledger import Row
 from actzip.autograd.stored import Kept, Stored
+from actzip.codecs.base import Payload
 from actzip.methods.base import Role
 
+#: Packs a tensor's bits to be read in so many parts, and writes down that this row holds them.
+Pack = Callable[[Row, Tensor, int], Payload]
 
-class Waiting(NamedTuple):
-    """Who needs the bits, of which tensor, where they go, and in how many parts they are read."""
 
-    row: Row
-    key: Key
-    stored: Stored
-    parts: int
+class DeferredMask:
+    """The one result that waits, if any."""
 
-    @property
-    def due(self) -> Tensor | None:
-        """The tensor whose bits must be written now; None when somebody stored it, or edited it:
-        it then stays as it is, and backward refuses the edit as plain PyTorch does."""
-        kept = self.stored.value
-        if self.stored.role is not Role.MASK or not isinstance(kept, Kept):
-            return None
-        return kept.tensor if kept.tensor._version == kept.version else None
+    def __init__(self) -> None:
+        self._waits: tuple[Row, int, Stored] | None = None
+
+    def __bool__(self) -> bool:
+        return self._waits is not None
+
+    def defer(self, row: Row, parts: int, stored: Stored) -> None:
+        """`stored` has the result itself for now."""
+        self._waits = row, parts, stored
+
+    def settle(self, pack: Pack) -> None:
+        """Write the bits, unless somebody stored the values, or edited them: the result then stays
+        as it is, and backward refuses the edit as plain PyTorch does."""
+        waits, self._waits = self._waits, None
+        if waits is None:
+            return
+        row, parts, stored = waits
+        kept = stored.value
+        if stored.role is Role.MASK and isinstance(kept, Kept) and kept.is_current:
+            stored.replace(Role.MASK, None, bits=pack(row, kept.tensor, parts))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 from torch import Tensor
 
-from actzip.autograd.identity import Key, storage_of, unit_of
+from actzip.autograd.calls import Calls, Operand
+from actzip.autograd.decision import Saved
+from actzip.autograd.derivation import Derivation, Part
+from actzip.autograd.identity import Key, unit_of
 from actzip.autograd.ledger import Row
-from actzip.autograd.recipes import Derivation, Operand, Part, Recipes
-from actzip.autograd.stored import Kept, Reader, Stored
-from actzip.codecs import Keep
+from actzip.autograd.stored import Kept, Stored
+from actzip.autograd.tensor_store import TensorStore
 from actzip.codecs.base import Payload
 from actzip.methods.base import Role
 
@@ -19,52 +18,36 @@ DEPTH = 6  #: results of results of … that one tensor is made again through
 SHARE = 8  #: small operands are copied for results at least so many times their size
 
 
-class Save:
-    """A slot that autograd keeps itself, and could be served instead."""
-
-    def __init__(self, node: Any, raw: Any, row: Row):
-        self.node = node  # a slot's handle does not keep its node alive
-        self.raw = raw
-        self.row = row
-
-    @property
-    def tensor(self) -> Tensor | None:
-        """What autograd would hand to backward; None when it is not ours to change."""
-        if self.raw.unpack_hook is not None:
-            return None
-        t = self.raw.data
-        return t if isinstance(t, Tensor) and storage_of(t) is not None else None
-
-
 class Derive:
-    """The recipes of one pass, with what of their operands is stored or could be."""
+    """The cheap calls of one pass, and which of their operands are stored or could be."""
 
-    def __init__(self, recipes: Recipes, registry: Any):
-        self.recipes = recipes
-        self._registry = registry  # the Registry that has this
+    def __init__(self, calls: Calls, store: TensorStore):
+        self._calls = calls
+        self._store = store
 
-    def find(self, key: Key, t: Tensor, row: Row, may_store: bool) -> Derivation | None:
-        """A way to make t again, bit for bit; operands that autograd keeps are then stored.
+    def find(self, saved: Saved, may_store: bool) -> tuple[Derivation, Role] | None:
+        """A way to make it again, bit for bit; operands that autograd keeps are then stored.
 
-        may_store  store an operand that nobody has, if it is half t's size or less (a cast's)
+        may_store  store an operand that nobody has, if it is half its size or less (a cast's)
         """
-        if self.recipes.of(key) is None:
+        key, t = saved.want.key, saved.want.unit
+        if self._calls.of(key) is None:
             return None
         limit = t.numel() * t.element_size()
-        search = _Search(self.recipes, self._registry, limit, may_store)
+        search = _Search(self._calls, self._store, limit, may_store)
         found = search.derivation(key, 0)
         if found is None or not found.gives(t):
             return None
-        search.settle(row)
-        return found
+        search.settle(saved.row)
+        return found, Role.EXACT
 
 
 class _Search:
     """One tensor's: what would have to be stored is stored when all is known to fit."""
 
-    def __init__(self, recipes: Recipes, registry: Any, nbytes: int, may_store: bool):
-        self._recipes = recipes
-        self._at = registry
+    def __init__(self, calls: Calls, store: TensorStore, nbytes: int, may_store: bool):
+        self._calls = calls
+        self._store = store
         self._nbytes = nbytes  # of the tensor
         self._copied = nbytes // SHARE  # bytes of small operands that may still be copied
         self._room = nbytes // 2 if may_store else 0  # bytes of operands that may still be stored
@@ -72,17 +55,17 @@ class _Search:
         self._added: dict[Key, tuple[Stored, Tensor]] = {}  # that nobody had
 
     def derivation(self, key: Key, depth: int) -> Derivation | None:
-        recipe = self._recipes.of(key)
-        if recipe is None or depth == DEPTH:
+        call = self._calls.of(key)
+        if call is None or depth == DEPTH:
             return None
         found: dict[Operand, Part | Tensor] = {}
-        for operand in recipe.operands:
+        for operand in call.operands:
             part: Part | Tensor | None = self._small(operand)
-            part = self._part(operand, recipe.number, depth) if part is None else part
+            part = self._part(operand, call.number, depth) if part is None else part
             if part is None:
                 return None
             found[operand] = part
-        return Derivation(recipe, found) if found else None
+        return Derivation.of(call, found) if found else None
 
     def _small(self, operand: Operand) -> Tensor | None:
         t = operand.now() if operand.small is not None else None
@@ -94,14 +77,14 @@ class _Search:
     def _part(self, operand: Operand, number: int, depth: int) -> Part | None:
         """An operand of the op with this node."""
         key, now = operand.key, operand.now()
-        stored = self._at._stored.get(key)
+        stored = self._store.get(key)
         # a larger one must be there until then anyway, because the op itself saved it
-        if operand.nbytes > self._nbytes and number not in self._at._savers.get(key, ()):
+        if operand.nbytes > self._nbytes and number not in self._store.savers.get(key, ()):
             stored = None
-        elif key in self._at._left:
+        elif key in self._store.left:
             stored = self._take(key)
         elif stored is not None:
-            same = _is_exact(stored) and self._at._is_same(key, now, stored)
+            same = _is_exact(stored) and self._store.is_same(key, now, stored)
             stored = stored if same else None
         if stored is None:
             stored = self._inner(key, depth, room=0) or self._add(operand)
@@ -118,8 +101,7 @@ class _Search:
             self._room, self._copied, self._taken, self._added = before
             return None
         self._room += unused
-        stored: Stored = self._at._new(Role.EXACT, found)
-        return stored
+        return self._store.new(Role.EXACT, found)
 
     def _add(self, operand: Operand) -> Stored | None:
         """An operand that nobody has."""
@@ -129,7 +111,7 @@ class _Search:
         if now is None or operand.nbytes > self._room:
             return None
         self._room -= operand.nbytes
-        stored: Stored = self._at._new(Role.EXACT, Kept.of(now))
+        stored = self._store.new(Role.EXACT, Kept.of(now))
         self._added[key] = stored, now
         return stored
 
@@ -137,35 +119,24 @@ class _Search:
         """A tensor that autograd keeps: it can be ours, if every slot that has it lets it go."""
         if key in self._taken:
             return self._taken[key][0]
-        saves = self._at._left[key]
-        others = any(k[0] == key[0] and k != key for k in self._at._left)
-        tensors = [save.tensor for save in saves]
+        saves = self._store.left[key]
+        others = any(k[0] == key[0] and k != key for k in self._store.left)
+        tensors = [saved.current for saved in saves]
         if others or not tensors or tensors[0] is None or any(t is None for t in tensors):
             return None
         if any(t._version != key[1] for t in tensors if t is not None):
             return None
         unit = unit_of(tensors[0])[0]
-        stored: Stored = self._at._stored.get(key) or self._at._new(Role.EXACT, Kept.of(unit))
+        stored = self._store.get(key) or self._store.new(Role.EXACT, Kept.of(unit))
         self._taken[key] = stored, unit
         return stored
 
     def settle(self, row: Row) -> None:
         """All fits: store what is to be stored, and give autograd our readers for it."""
         for key, (stored, unit) in self._taken.items():
-            payload = self._at._encode(unit, Keep())
-            stored.replace(Role.EXACT, payload)
-            saves = self._at._left.pop(key)
-            self._at._stored[key], self._at._values[key] = stored, saves[0].row
-            stored.site = saves[0].row.name
-            for save in saves:
-                _serve(save, stored)
-                _account(save.row, payload, saves[0].row)
+            self._store.take(key, stored, unit)
         for key, (stored, now) in self._added.items():
-            payload = self._at._encode(now, Keep())
-            stored.replace(Role.EXACT, payload)
-            self._at._stored[key], self._at._values[key] = stored, row
-            stored.site = row.name
-            row.codec, row.stored_bytes = repr(payload.codec), row.stored_bytes + payload.nbytes
+            self._store.add(key, stored, now, row)
 
 
 def _is_exact(stored: Stored) -> bool:
@@ -174,24 +145,3 @@ def _is_exact(stored: Stored) -> bool:
     if isinstance(value, Payload):
         return value.codec.exact or stored.role is Role.EXACT
     return isinstance(value, Derivation)
-
-
-def _serve(save: Save, stored: Stored) -> None:
-    t = save.tensor
-    assert t is not None, "asked for when it was taken"
-    with torch.no_grad():
-        reader = Reader(stored, t, unit_of(t)[1])
-    save.raw.register_hooks(lambda _: reader, unpack)
-
-
-def _account(row: Row, payload: Payload, holder: Row) -> None:
-    row.reason = ""
-    if row is holder:
-        row.codec, row.stored_bytes, row.shared_with = repr(payload.codec), payload.nbytes, ""
-    else:
-        row.codec, row.stored_bytes, row.shared_with = "", 0, holder.name
-
-
-def unpack(reader: Reader) -> Tensor:
-    """A saved slot's hook."""
-    return reader.unpack()

@@ -14,19 +14,24 @@ from torch import Tensor, nn
 
 from actzip import kernels
 from actzip.autograd import slots
+from actzip.autograd.calls import Calls
+from actzip.autograd.copies import Copies
+from actzip.autograd.decide import Decide, is_ours, unseen
+from actzip.autograd.decision import Fate, Saved
 from actzip.autograd.failures import Failures
 from actzip.autograd.identity import Wanted, is_cast, is_parameter, node_of, storage_of, tensors_in
 from actzip.autograd.ledger import Row, Stats
 from actzip.autograd.module_paths import Paths
 from actzip.autograd.observe import Observer
-from actzip.autograd.registry import Registry
+from actzip.autograd.recipe import Reader, unpack
 from actzip.autograd.seeds import seed_at
-from actzip.autograd.sliced_tensor import read
+from actzip.autograd.sliced_tensor import parts_of, read
 from actzip.autograd.slots import Rule
 from actzip.autograd.slots.derivations import derives
-from actzip.autograd.stored import Pool, Reader
-from actzip.methods.base import Policy, Role, site
-from actzip.torch_private import DisableTorchFunction, is_functorch_wrapped, set_grad_enabled
+from actzip.autograd.stored import Pool
+from actzip.autograd.tensor_store import TensorStore
+from actzip.methods.base import Derives, Policy, Role, site
+from actzip.torch_private import DisableTorchFunction, set_grad_enabled
 
 _RAW = "_raw_saved_"
 COMPILED = "CompiledFunctionBackward"  #: the node of a compiled graph
@@ -42,7 +47,7 @@ class Settings:
     paths: Paths
     pool: Pool
     failures: Failures
-    derive: bool = True
+    derives: Derives = Derives.NOTHING
     observer: Observer | None = None  #: looks at the backward of this pass
 
 
@@ -53,7 +58,7 @@ class Weights(NamedTuple):
     storages: set[int]
 
 
-class Trace:
+class ForwardPass:
     """Visits every node of one forward pass; holds no tensor once the pass is over."""
 
     def __init__(
@@ -64,8 +69,11 @@ class Trace:
         self._root = None if root is None else weakref.ref(root)
         self._part = None if running is root or running is None else weakref.ref(running)
         self._settings = settings
-        self._registry = Registry(settings.policy, settings.seed, settings.pool, settings.derive)
-        self.pending = self._registry.pending  #: not empty: `returned` waits for the call's output
+        self._store = TensorStore(settings.pool, settings.seed, settings.policy.swap)
+        self._copies = Copies()
+        derives = settings.derives
+        self._calls = None if derives is Derives.NOTHING else Calls(derives is Derives.LOSSY)
+        self._decide = Decide(settings.policy, self._store, self._copies, self._calls)
         self.gave_way = False  #: to another session, for a part of the pass
         self._running = True
         self._args: object = ()  # of the call that made the node being visited
@@ -89,14 +97,14 @@ class Trace:
         return self._settings.policy
 
     @property
-    def waiting(self) -> bool:
+    def defers(self) -> bool:
         """Whether a ReLU's result waits for the layer behind it, see deferred_mask.py."""
-        return self._registry.waiting is not None
+        return bool(self._store.deferred)
 
     def settle(self) -> None:
         """Something else than a layer comes: what waits is stored as it is now."""
         with DisableTorchFunction(), torch.no_grad():
-            self._registry.settle()
+            self._store.settle()
 
     @cached_property
     def _weights(self) -> Weights:
@@ -127,7 +135,9 @@ class Trace:
             ]
         if not plan:  # views, sums and the like save nothing; most nodes end here
             if kind.__name__ in slots.COPIES:
-                self._registry.copied(number, node, (args, kwargs))
+                copied = self._copies.made(number, node, (args, kwargs))
+                if copied is not None:
+                    self._store.pin(copied)
             return
         self._args = args, kwargs
         for slot, attribute, rule in plan:
@@ -160,16 +170,20 @@ class Trace:
 
     def made(self, node: Any, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
         """A call that made this one node gave `out`: if it was cheap, it can be made again."""
-        if not self._settings.derive or not derives(type(node)):
+        calls = self._calls
+        if calls is None or not derives(type(node).__name__, calls.lossy):
             return
         with DisableTorchFunction():
-            if out.numel() * out.element_size() >= self._settings.min_bytes:
-                self._registry.made(int(node._sequence_nr()), func, args, kwargs, out)
+            large = out.numel() * out.element_size() >= self._settings.min_bytes
+            if large and storage_of(out) is not None:
+                noise = self._store.noise.get(int(node._sequence_nr()))
+                for t in calls.add(node, out, func, args, kwargs, noise):
+                    self._store.pin(t)
 
     def expose(self, t: object) -> None:
         """The user gets this tensor's memory under another version, or under none."""
         if isinstance(t, Tensor):
-            self._registry.expose(t)
+            self._store.expose(t)
 
     def contain(self, error: Exception, rows: Sequence[Row] = ()) -> bool:
         """An error of ours: autograd keeps what these rows speak of, and the step goes on; False
@@ -177,13 +191,18 @@ class Trace:
         why = self._settings.failures.contain(error)
         for row in rows:
             row.reason, row.codec, row.shared_with, row.stored_bytes = why, "", "", row.raw_bytes
+            row.fate = Fate.LEFT
         if why and not rows:
             self._unseen[why] += 1
         return bool(why)
 
     def returned(self, out: object) -> None:
         """The call whose nodes were just visited gives this to the user."""
-        self._registry.returned(out)
+        if self._copies.pending:
+            tensors = [t for t in tensors_in(out) if storage_of(t) is not None]
+            for t in tensors:
+                self._store.pin(t)
+            self._copies.returned(tensors)
 
     def _look(self, node: Any, slot: str, rule: Rule | None, raw: Any) -> None:
         """Most tensors are small or weights: leave them early and cheaply."""
@@ -192,7 +211,7 @@ class Trace:
             return
         storage = storage_of(t)
         if storage is None:
-            self._skip(raw, t)
+            self._unseen[unseen(raw, t)] += 1
             return
         nbytes = storage.nbytes()
         if nbytes < self._settings.min_bytes:
@@ -210,21 +229,6 @@ class Trace:
                 finally:
                     set_grad_enabled(graded)
 
-    def _skip(self, raw: Any, t: Any) -> None:
-        if raw.unpack_hook is not None:
-            why = "hooks of checkpoint or of another session were there first"
-        elif isinstance(t, Tensor) and (t.is_neg() or t.is_conj()):
-            why = "views with a conj or neg bit are left alone"
-        elif isinstance(t, Tensor) and t._is_zerotensor():
-            why = "zeros without memory, as torch.func makes them, are left alone"
-        elif isinstance(t, Tensor) and t.device.type == "meta":
-            why = "meta tensors are left alone"
-        elif is_functorch_wrapped(t):
-            why = "tensors inside torch.func are left alone"
-        else:
-            why = f"{type(t).__name__} of layout {t.layout} is left alone"
-        self._unseen[why] += 1
-
     def _keep(
         self,
         node: Any,
@@ -234,9 +238,8 @@ class Trace:
         t: Tensor,
         storage: torch.UntypedStorage,
     ) -> None:
-        odd = t.is_neg() or t.is_conj() or t.device.type == "meta" or t._is_zerotensor()
-        if odd or raw.unpack_hook is not None or not _is_current(node, slot):
-            self._skip(raw, t)
+        if not is_ours(node, slot, raw, t):
+            self._unseen[unseen(raw, t)] += 1
             return
         part = None if self._part is None else self._part()
         path = self._settings.paths.here(self.root, part)
@@ -252,13 +255,16 @@ class Trace:
         else:
             rule = rule.at(node)
         want = Wanted.of(t, storage._cdata)
-        raw_bytes = self._registry.count(want, storage)
+        raw_bytes = self._store.count(want, storage)
         row = self._row(path, name, slot, rule.role if rule else Role.EXACT, raw_bytes)
-        reader = self._registry.store(row, rule, node, want, raw)
+        parts = parts_of(node, slot, t, self._settings.policy.slice_bytes)
+        saved = Saved(node, raw, rule, want, row, parts)
+        if self._calls is not None:
+            self._store.savers.setdefault(want.key, set()).add(saved.number)
+        reader = self._store.keep(saved, self._decide(saved))
         if reader is not None:
-            parts = self._registry.parts
-            unpack = _unpack if parts == 1 else partial(read, parts=parts)
-            raw.register_hooks(lambda _: reader, unpack)
+            hook = unpack if parts == 1 else partial(read, parts=parts)
+            raw.register_hooks(lambda _: reader, hook)
             if row.role in (Role.LINEAR, Role.NONLINEAR) and reader.stored.site:
                 reader.name = row.name
                 self._readers[slot] = reader
@@ -289,7 +295,7 @@ class Trace:
     @property
     def compressed(self) -> bool:
         """Whether any saved tensor is in actzip's hands."""
-        return any(not row.reason for row in self._rows)
+        return any(row.fate is not Fate.LEFT for row in self._rows)
 
     def close(self) -> None:
         """The pass is over: no memory is held for payloads still to come."""
@@ -299,7 +305,9 @@ class Trace:
             if not self.contain(error):
                 raise
         finally:
-            self._registry.close()
+            self._store.close()
+            if self._calls is not None:
+                self._calls.clear()
             self._settings.pool.slabs.close()
 
     def stats(self) -> Stats:
@@ -317,17 +325,3 @@ class Trace:
             buffer_bytes=self._settings.pool.buffers.nbytes,
             backend=kernels.backend_name(),
         )
-
-
-def _is_current(node: Any, slot: str) -> bool:
-    """False when the tensor was edited since it was saved: autograd itself will refuse it."""
-    name = slot.split("[")[0]
-    try:
-        getattr(node, "saved_tensors" if name == "tensors" else f"_saved_{name}")
-    except RuntimeError:
-        return False
-    return True
-
-
-def _unpack(reader: Reader) -> Tensor:
-    return reader.unpack()

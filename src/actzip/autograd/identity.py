@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from actzip.autograd.slots import COPIES, VIEWS, Node
+from actzip.torch_private import StorageWeakRef
 
 #: A view that reads less than this share of its base is stored by itself, not as its base.
 SLICE = 1 / 8
@@ -141,6 +142,18 @@ def cost(t: Tensor, whole: int) -> int:
     if t._base is None or node_of(t) is not None or node_of(t._base) is not None:
         return whole
     return min(whole, Place.of(t).distinct * t.itemsize)
+
+
+class Pins:
+    """Storages whose names are not used again as long as this lives."""
+
+    def __init__(self) -> None:
+        self._refs: dict[int, StorageWeakRef] = {}
+
+    def add(self, storage: torch.UntypedStorage) -> None:
+        name = int(storage._cdata)
+        if name not in self._refs:
+            self._refs[name] = StorageWeakRef(storage)
 
 
 class Tally:

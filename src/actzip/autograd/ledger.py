@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from actzip.methods.base import Role, Site
+
+
+class Fate(enum.Enum):
+    """What happens to a saved tensor."""
+
+    LEFT = "left alone"  #: autograd keeps it
+    SHARED = "shared"  #: it is read from a tensor that is stored already
+    SHAPE = "shape"  #: only its shape is kept
+    BITS = "bits"  #: one bit per element is kept
+    DEFERRED = "deferred"  #: so it is, unless the next op stores its values
+    STORED = "stored"  #: its values are kept in a code
+    DERIVED = "derived"  #: it is made again from stored tensors
 
 
 @dataclass
@@ -14,6 +27,7 @@ class Row:
 
     site: Site
     raw_bytes: int  #: its storage, counted at the first saved tensor that reads it
+    fate: Fate = Fate.LEFT  #: what happened to it
     stored_bytes: int = 0
     codec: str = ""
     precision: tuple[str, float] | None = None  #: of the codec: mean bits, or mean error bound
@@ -66,7 +80,7 @@ class Stats:
     @property
     def compressed(self) -> int:
         """How many saved tensors are held by actzip."""
-        return sum(not row.reason for row in self.sites)
+        return sum(row.fate is not Fate.LEFT for row in self.sites)
 
     def __add__(self, later: Stats) -> Stats:
         """Both together, a row for each site; what does not add up is as `later` has it."""

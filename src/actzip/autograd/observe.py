@@ -8,15 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from actzip.autograd.recipe import Reader
+from actzip.autograd.slopes import coded, slopes
 from actzip.autograd.slots import Node, op, slots_of
-from actzip.autograd.stored import Reader
-from actzip.codecs.base import Codec, Payload
+from actzip.autograd.stored import Stored
+from actzip.codecs.base import Payload
 from actzip.control import batchnorm_trail
-from actzip.control.backward import Backward
-from actzip.control.error import weights
+from actzip.control.backward import Backward, ErrorWeights
+from actzip.control.error import error_weights
+from actzip.control.layers import Route
 from actzip.control.op import Kind, Op
 from actzip.control.reading import Groups, Reading, reading
-from actzip.control.routes import Route
 from actzip.control.statistics import Statistics
 from actzip.torch_private import DisableTorchFunction
 
@@ -34,7 +36,7 @@ class Observer:
         self._statistics = statistics
         self._step = step
         self._indices = statistics.indices
-        self._watched: dict[int, str] = {}  # sequence numbers, and the first slot's name
+        self._nodes: dict[int, str] = {}  # sequence numbers, and the first slot's name
         self._shares: dict[str, Tensor | None] = {}  # what of a site's samples is new by now
         # what sites leave behind in the gradients of these nodes
         self._trails: dict[int, list[tuple[str, batchnorm_trail.Trail]]] = {}
@@ -43,21 +45,21 @@ class Observer:
         """These slots of a node have just been stored."""
         traits = _op(node)
         leaves = tuple(_leaf(parent) for parent, _ in node.next_functions)
-        names = tuple(reader.name for reader in readers.values())
+        names = tuple(name for reader in readers.values() for name in _layers(reader))
         first = names[0]
         for reader in readers.values():
-            self._statistics.expect(reader.stored.site)
-            if self._statistics.by_layer:
-                owners = (p for p in leaves if p is not None)
-                self._statistics.layers.meet(reader.name, traits.kind, owners)
+            for stored in coded(reader.stored):
+                self._statistics.expect(stored.site)
+        for name in names:
+            owners = (p for p in leaves if p is not None)
+            self._statistics.layers.expect(name, traits.kind, owners)
         ends = [p is not None for p in leaves]
         at = traits.weight
         if at is not None and not ends[at]:
             made, conv = node.next_functions[at][0], traits.kind is Kind.CONVOLUTION
             ends[at] = made is not None and (conv or self._is_weight(made))
-        if self._statistics.by_layer:
-            self._statistics.layers.routes[first] = self._route(node, names, ends)
-        self._watched[int(node._sequence_nr())] = first
+        self._statistics.layers.connect(self._route(node, names, ends))
+        self._nodes[int(node._sequence_nr())] = first
         node.register_hook(_Look(self, node, readers, tuple(ends)))
 
     def _route(self, node: Any, names: tuple[str, ...], ends: list[bool]) -> Route:
@@ -74,8 +76,8 @@ class Observer:
             leaf = getattr(node, "variable", None)
             if leaf is not None:
                 leaves += isinstance(leaf, nn.Parameter)
-            elif number in self._watched:
-                parents[self._watched[number]] = None
+            elif number in self._nodes:
+                parents[self._nodes[number]] = None
             elif number not in seen:
                 seen.add(number)
                 stack.extend(parent for parent, _ in node.next_functions if parent is not None)
@@ -88,7 +90,7 @@ class Observer:
             node, seen = stack.pop(), seen + 1
             if node is None:
                 continue
-            kind, stores = _op(node).kind, int(node._sequence_nr()) in self._watched
+            kind, stores = _op(node).kind, int(node._sequence_nr()) in self._nodes
             if seen > _DEPTH or kind is Kind.INDEXING:
                 return False
             if stores and kind is not Kind.VECTOR:
@@ -99,29 +101,28 @@ class Observer:
             stack.extend(parent for parent, _ in node.next_functions)
         return seen > 1
 
-    def tell(self, b: Backward, reader: Reader, number: int, makers: tuple[int, ...]) -> None:
+    def read(self, b: Backward, reader: Reader, number: int, makers: tuple[int, ...]) -> None:
         """Backward of node `number` read one of them; `makers` are the nodes that made it."""
-        value, site = reader.stored.value, reader.stored.site
-        if not isinstance(value, Payload):
-            return  # autograd keeps it after all: there is no error
+        sources = coded(reader.stored)  # none: autograd keeps it after all, there is no error
         try:
-            found = _read(b, reader, value.codec)
-            if found is None:
-                self._statistics.missing[site] = f"{b.node}.{b.slot}: no error formula"
-            elif found.is_finite():  # an overflow says nothing, and would stay in every mean
-                self._add(found, b, reader, number, makers)
+            told = _read(b, reader, sources) if sources else {}
+            if told is None:
+                why = f"{b.node}.{b.slot}: no error formula"
+                self._statistics.missing.update({stored.site: why for stored in sources})
+                return
+            for name, (stored, found) in zip(_layers(reader), told.items(), strict=bool(told)):
+                if found.is_finite():  # an overflow says nothing, and would stay in every mean
+                    self._add(found, name, stored.site)
+            if told:
+                self._follow(b, reader, number, makers)
         except Exception as error:
-            # statistics only steer precision: what cannot be told must not end the user's run
-            self._statistics.missing[site] = f"{b.node}.{b.slot}: {type(error).__name__}: {error}"
+            # statistics only steer precision: what cannot be read must not end the user's run
+            why = f"{b.node}.{b.slot}: {type(error).__name__}: {error}"
+            self._statistics.missing.update({stored.site: why for stored in sources})
 
-    def _add(
-        self, found: Reading, b: Backward, reader: Reader, number: int, makers: tuple[int, ...]
-    ) -> None:
-        site = reader.stored.site
+    def _add(self, found: Reading, layer: str, site: str) -> None:
         self._statistics.add(self._step, site, found)
-        if self._statistics.by_layer:
-            self._statistics.layers.add(self._step, reader.name, site, found)
-            self._follow(b, reader, number, makers)
+        self._statistics.layers.add(self._step, layer, site, found)
         if self._indices is not None:
             known = self._shares.get(site)
             new = found.parameter + found.input
@@ -130,25 +131,44 @@ class Observer:
     def _follow(self, b: Backward, reader: Reader, number: int, makers: tuple[int, ...]) -> None:
         """Noise that is common to many positions: leave it to the makers, take what was left."""
         for site, left in self._trails.pop(number, ()):
-            weight = batchnorm_trail.weights(b, left)
+            weight = batchnorm_trail.trail_weights(b, left)
             if weight is not None:
-                self._statistics.layers.follow(self._step, site, reader.name, weight)
-        made = [n for n in makers if n in self._watched]
+                self._statistics.layers.add_trail(self._step, site, reader.name, weight)
+        coded_itself = isinstance(reader.stored.value, Payload)
+        made = [n for n in makers if n in self._nodes] if coded_itself else []
         trail = batchnorm_trail.trail(b) if made else None
         if trail is not None:
             for n in made:
                 self._trails.setdefault(n, []).append((reader.stored.site, trail))
 
 
-def _read(b: Backward, reader: Reader, codec: Codec) -> Reading | None:
-    """What this backward says of the stored tensor; None when there is no formula."""
-    w = weights(b)
+def _layers(reader: Reader) -> list[str]:
+    """The layers that a slot is: one for each tensor whose code it has the errors of."""
+    sources = coded(reader.stored)
+    if len(sources) < 2:
+        return [reader.name]
+    return [f"{reader.name} of {stored.site}" for stored in sources]
+
+
+def _read(b: Backward, reader: Reader, sources: list[Stored]) -> dict[Stored, Reading] | None:
+    """What this backward says of the stored tensors; None when there is no formula."""
+    w = error_weights(b)
     if w is None:
         return None
     x, parameter, travels = (reader.lift(t) for t in (b.x, w.parameter, w.input))
     assert x is not None, "a tensor that is there was lifted to nothing"
-    w = type(w)(parameter, travels, w.worst_parameter, w.worst_input)
-    grouping = codec.grouping()
+    if sources == [reader.stored]:
+        w = type(w)(parameter, travels, w.worst_parameter, w.worst_input)
+        return {reader.stored: _reading(b, w, x, reader.stored)}
+    values = {stored: stored.tensor() for stored in sources}
+    pulled = [slopes(reader.stored, values, each) for each in (parameter, travels)]
+    each_w = {s: type(w)(pulled[0].get(s), pulled[1].get(s), None, None) for s in sources}
+    return {s: _reading(b, each_w[s], values[s], s) for s in sources}
+
+
+def _reading(b: Backward, w: ErrorWeights, x: Tensor, stored: Stored) -> Reading:
+    assert isinstance(stored.value, Payload), "an error is a code's"
+    grouping = stored.value.codec.grouping()
     groups = None if grouping is None else Groups(grouping[0], by_sample=grouping[1])
     return reading(b, w, x, groups)
 
@@ -168,18 +188,18 @@ class _Look:
         self._readers = readers
         self._values: dict[str, Tensor] = {}
         for slot, reader in readers.items():
-            reader.seen = self._see(slot)
+            reader.seen = self._kept(slot)
 
-    def _see(self, slot: str) -> Callable[[Tensor], None]:
+    def _kept(self, slot: str) -> Callable[[Tensor], None]:
         values = self._values
 
-        def see(t: Tensor) -> None:
+        def keep(t: Tensor) -> None:
             values[slot] = t.detach()
 
-        return see
+        return keep
 
     def __call__(self, gave: tuple[Tensor | None, ...], came: tuple[Tensor | None, ...]) -> None:
-        observer, self._observer = self._observer, None  # a second backward tells nothing new
+        observer, self._observer = self._observer, None  # a second backward says nothing new
         values, outer = dict(self._values), came[0]
         saved, self._saved = {**self._saved, **values}, {}  # this hook may outlive the backward
         readers, self._readers = self._readers, {}
@@ -200,7 +220,7 @@ class _Look:
                     x = values[slot]
                     about = self._name, self._op, slot
                     b = Backward(*about, x, outer, given, self._leaves, saved, others)
-                    observer.tell(b, reader, self._number, self._makers)
+                    observer.read(b, reader, self._number, self._makers)
 
 
 def _op(node: Node) -> Op:

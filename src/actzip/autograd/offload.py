@@ -10,7 +10,7 @@ from actzip.codecs.base import Payload, ours
 
 
 @dataclass(frozen=True, eq=False)
-class Hosted(Payload):
+class Offloaded(Payload):
     """A payload whose bytes are in host memory; its tensor belongs to the device `home`."""
 
     home: torch.device = field(kw_only=True)
@@ -21,13 +21,13 @@ def send(payload: Payload) -> Payload:
     home = payload.data.device
     if home.type == "cpu":
         return payload
-    hosted = Hosted(**{**payload.__getstate__(), "data": payload.data.cpu()}, home=home)
-    return ours(hosted) if payload.made_here else hosted
+    offloaded = Offloaded(**{**payload.__getstate__(), "data": payload.data.cpu()}, home=home)
+    return ours(offloaded) if payload.made_here else offloaded
 
 
 def bring(payload: Payload) -> Payload:
     """The same on its own device, to be decoded there."""
-    if not isinstance(payload, Hosted):
+    if not isinstance(payload, Offloaded):
         return payload
     kept = {name: value for name, value in payload.__getstate__().items() if name != "home"}
     back = Payload(**{**kept, "data": payload.data.to(payload.home)})

@@ -2,8 +2,8 @@
 
 Autograd takes any tensor from an unpack hook and calls the op's own backward with it. A `Sliced`
 is a tensor without memory: when something reads it, PyTorch asks `__torch_dispatch__`. The formulas
-of `micro.py` (convolution, batch norm, activations) decode one part after the other; everything
-else gets the tensor whole. The forward pass, the graph and its nodes are the plain ones.
+of `microbatch_formulas.py` (convolution, batch norm, activations) decode one part after the other;
+everything else gets the tensor whole. The forward pass, the graph and its nodes are the plain ones.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from actzip.autograd.microbatch_formulas import FORMULAS
+from actzip.autograd.recipe import Bits, Reader, Shape, View
 from actzip.autograd.slots import Node, op
-from actzip.autograd.stored import CopyReader, MaskReader, Reader, ShapeReader, Source, Stored
+from actzip.autograd.stored import Stored
 from actzip.codecs.base import Codec, Payload
 from actzip.codecs.split import Split, cuts
 from actzip.torch_private import disabled_torch_function, make_wrapper_subclass, tree_map_only
@@ -66,10 +67,8 @@ class Sliced(Tensor):
 
     @staticmethod
     def __new__(cls, reader: Reader, parts: int) -> Sliced:
-        unit, device = reader.unit, _device(reader)
-        t: Sliced = make_wrapper_subclass(
-            cls, unit.size, unit.stride, dtype=reader.dtype, device=device
-        )
+        (size, stride, _), dtype, device = reader.like
+        t: Sliced = make_wrapper_subclass(cls, size, stride, dtype=dtype, device=device)
         t._reader, t._parts = reader, parts
         return t
 
@@ -120,19 +119,20 @@ def _samples(
 
 def _readers(reader: Reader, parts: int) -> list[tuple[int, int, Reader]] | None:
     """Readers like this one, of the parts; None when what is stored can only be read whole."""
-    stored, size = reader.stored, reader.unit.size
-    if isinstance(reader, ShapeReader):
+    stored, recipe, size = reader.stored, reader.recipe, reader.like.place.size
+    if isinstance(recipe, Shape):
         return [(a, b, _narrowed(reader, stored, b - a)) for a, b in cuts(size[0], parts)]
-    if reader.place is not None or isinstance(reader, CopyReader):
+    if not isinstance(recipe, Bits) and recipe != View():
         return None
-    masked = isinstance(reader, MaskReader) and stored.bits is not None
+    masked = isinstance(recipe, Bits) and stored.bits is not None
     values, bits = {} if masked else _pieces(stored.value, size), _pieces(stored.bits, size)
     if stored.bits is not None and not masked and bits.keys() != values.keys():
         return None  # values need the bits that stand beside them, cut in the same places
     found = []
     for first, last in values or bits:
         value, bit = values.get((first, last)), bits.get((first, last))
-        part = Stored(stored.buffers, stored.role, value, bit, stored.relu)
+        part = Stored(stored.buffers, stored.role, value, bit)
+        part.relu = stored.relu
         found.append((first, last, _narrowed(reader, part, last - first)))
     return found or None
 
@@ -149,16 +149,6 @@ def _pieces(payload: object, size: tuple[int, ...]) -> dict[tuple[int, int], Pay
 def _narrowed(reader: Reader, stored: Stored, samples: int) -> Reader:
     narrow = copy.copy(reader)
     narrow.stored = stored
-    narrow.unit = reader.unit._replace(size=(samples, *reader.unit.size[1:]))
+    place = reader.like.place
+    narrow.like = reader.like._replace(place=place._replace(size=(samples, *place.size[1:])))
     return narrow
-
-
-def _device(reader: Reader) -> torch.device:
-    value, bits = reader.stored.value, reader.stored.bits
-    if isinstance(reader, ShapeReader):
-        return reader.device
-    if isinstance(value, Source):
-        return value.device
-    payload = value or bits
-    assert payload is not None, "nothing is stored"
-    return payload.data.device

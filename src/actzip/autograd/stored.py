@@ -1,15 +1,14 @@
-"""One saved tensor: how it is kept, and how each reader gets its view of it back.
+"""A tensor kept once for all its readers: in a code, by reference, or as a way to make it again.
 
-`Stored` is a tensor kept once; `Reader`s are what autograd holds in its place. When backward is
-through with a node its readers go, and the stored tensor goes with the last of them.
+When backward is through with a node its readers go, and the stored tensor with the last of them.
 """
 
 from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,10 +24,10 @@ from actzip.torch_private import StorageWeakRef, storage_from_weak
 class Source(ABC):
     """A way to get a tensor's values that is not a payload."""
 
-    device: torch.device
+    place: Place | None = None  #: shape and strides, of what is made again
 
     @abstractmethod
-    def get(self) -> Tensor:
+    def get(self, given: Any = None) -> Tensor:
         """The values, laid out as they were."""
 
 
@@ -45,11 +44,11 @@ class Kept(Source):
         return Kept(t.detach(), t._version)
 
     @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        return self.tensor.device
+    def is_current(self) -> bool:
+        return self.tensor._version == self.version
 
-    def get(self) -> Tensor:
-        if self.tensor._version != self.version:
+    def get(self, given: Any = None) -> Tensor:
+        if not self.is_current:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an "
                 f"inplace operation: a {self.tensor.dtype} tensor of shape "
@@ -67,6 +66,7 @@ class Stored:
         "__weakref__",
         "_coded",
         "_decoded",
+        "_lent",
         "bits",
         "buffers",
         "copied",
@@ -82,16 +82,16 @@ class Stored:
         role: Role,
         value: Payload | Source | None = None,
         bits: Payload | None = None,
-        relu: bool = False,
     ):
         self.buffers = buffers
         self.role = role
         self.value = value
         self.bits = bits
-        self.relu = relu  #: the bits are ReLU's: on where the value is positive
+        self.relu = False  #: the bits are ReLU's: on where the value is positive
         self.copied = False  #: copies of it are read from here: edits of it must not reach them
         self.site = ""  #: the name of the site that its values are stored for
         self._decoded: tuple[StorageWeakRef, Place, torch.dtype] | None = None
+        self._lent: Tensor | None = None
         self._coded = False
         self._settle()
 
@@ -109,6 +109,13 @@ class Stored:
         self._coded = coded
 
     @property
+    def place(self) -> Place | None:
+        """The shape and strides of values that are stored or made again."""
+        if isinstance(self.value, Payload):
+            return Place(self.value.shape, self.value.stride, 0)
+        return None if self.value is None else self.value.place
+
+    @property
     def nbytes(self) -> int:
         """Bytes that are there only because of this object."""
         value = self.value.nbytes if isinstance(self.value, Payload) else 0
@@ -118,7 +125,8 @@ class Stored:
         self, role: Role, value: Payload | Source | None, *, bits: Payload | None = None
     ) -> None:
         """Another need came: keep `value` instead, and only these bits of a mask."""
-        self.role, self.value, self.bits, self._decoded = role, value, bits, None
+        self.role, self.value, self.bits = role, value, bits
+        self._decoded = self._lent = None
         self._settle()
 
     def holds(self, now: Tensor) -> bool:
@@ -130,23 +138,43 @@ class Stored:
         again = payload.codec.encode(now, seed=payload.seed)
         return torch.equal(again.data, payload.data)
 
-    def tensor(self) -> Tensor:
-        """The values. Slots of one node that read one tensor (q, k, v) get one decoded copy."""
+    def tensor(self, given: Any = None) -> Tensor:
+        """The values. Slots of one node that read one tensor (q, k, v) get one decoded copy.
+
+        `given`: other tensors to compute a derived one from, see derivation.py
+        """
+        lent, self._lent = self._lent, None
         if isinstance(self.value, Kept):
             return self.value.get()
         assert self.value is not None, "a mask was asked for values"
-        if self._decoded is not None:
+        if self._decoded is not None and given is None:
             ref, place, dtype = self._decoded
             storage = storage_from_weak(ref.cdata)
             if storage is not None:
+                del lent
                 empty = torch.empty(0, dtype=dtype, device=storage.device)
                 return empty.set_(storage, place.offset, place.size, place.stride)
         if isinstance(self.value, Source):
-            return self._remember(self.value.get())
+            made = self._masked(self.value.get(given))
+            return made if given is not None else self._remember(made)
         decoded = self.decode(self.value)
         if self.relu and self.bits is not None and not self.value.codec.keeps_zeros:
             decoded.mul_(self.decode(self.bits))  # what ReLU made zero is known to be zero
         return self._remember(decoded)
+
+    def lend(self) -> Tensor:
+        """The values for something that is made from them: its own reader, which mostly comes next,
+        finds them decoded."""
+        values = self.tensor()
+        if isinstance(self.value, Payload):
+            self._lent = values
+        return values
+
+    def _masked(self, made: Tensor) -> Tensor:
+        """Of a ReLU that is not the last word: what its bits say is off is zero."""
+        if not self.relu or self.bits is None:
+            return made
+        return torch.where(self.decode(self.bits).to(torch.bool), made, made.new_zeros(()))
 
     def _remember(self, values: Tensor) -> Tensor:
         """As long as somebody holds them nobody else needs to make them again."""
@@ -181,147 +209,3 @@ class Pool:
     def nbytes(self) -> int:
         """Payload bytes held now, for all graphs that are alive."""
         return sum(stored.nbytes for stored in list(self.live))
-
-
-class Reader:
-    """What autograd holds instead of a saved tensor: a place in a stored one."""
-
-    __slots__ = ("dtype", "name", "place", "seen", "stored", "unit")
-
-    def __init__(self, stored: Stored, t: Tensor, place: Place | None):
-        self.stored = stored
-        self.place = place
-        self.unit = Place.of(t, origin=int(t.storage_offset()))
-        self.dtype = t.dtype
-        self.name = ""  #: of the slot that it stands in, as in the report
-        self.seen: Callable[[Tensor], None] | None = None  #: is told what backward reads
-
-    def unpack(self) -> Tensor:
-        if torch.is_grad_enabled():  # with create_graph
-            with torch.no_grad():
-                t = self._checked(self._read())
-        else:
-            t = self._checked(self._read())
-        if self.seen is not None:
-            self.seen(t)
-        return t
-
-    def lift(self, w: Tensor | None) -> Tensor | None:
-        """Numbers for each element that is read, brought to the shape of the stored tensor."""
-        value = self.stored.value
-        if w is None or not isinstance(value, Payload) or self._is_whole(value.shape):
-            return w
-        full = torch.zeros(value.shape, dtype=w.dtype, device=w.device)
-        if value.stride != full.stride():
-            full = torch.empty_strided(value.shape, value.stride, dtype=w.dtype, device=w.device)
-            full.zero_()
-        self._put(full, w.expand(self.unit.size))
-        return full
-
-    def _is_whole(self, shape: tuple[int, ...]) -> bool:
-        return self.place is None and self.unit.size == shape
-
-    def _put(self, full: Tensor, w: Tensor) -> None:
-        (full if self.place is None else self.place.view(full)).copy_(w)
-
-    def _read(self) -> Tensor:
-        values = self.stored.tensor()
-        return values if self.place is None else self.place.view(values)
-
-    def _checked(self, t: Tensor) -> Tensor:
-        # autograd takes a wrong dtype or stride from unpack without a word
-        unit = self.unit
-        if t.dtype != self.dtype or t.size() != unit.size or t.stride() != unit.stride:
-            raise RuntimeError(
-                f"actzip gave back {t.dtype} {tuple(t.size())} strides {tuple(t.stride())} for "
-                f"{self.dtype} {tuple(unit.size)} strides {unit.stride}; this is a bug in "
-                "actzip, please report it with the model"
-            )
-        return t
-
-
-class CopyReader(Reader):
-    """A saved tensor that is a cast or a reordered copy of a stored one: made again from it."""
-
-    __slots__ = ("layout", "source")
-
-    def __init__(
-        self, stored: Stored, source: Place | None, layout: Tensor, t: Tensor, place: Place | None
-    ):
-        super().__init__(stored, t, place)
-        self.source = source
-        self.layout = Place.of(layout, origin=int(layout.storage_offset()))
-
-    def _read(self) -> Tensor:
-        copy = remake(self.stored.tensor(), self.source, self.layout, self.dtype)
-        return copy if self.place is None else self.place.view(copy)
-
-    def _is_whole(self, shape: tuple[int, ...]) -> bool:
-        return super()._is_whole(shape) and self.source is None
-
-    def _put(self, full: Tensor, w: Tensor) -> None:
-        if self.place is not None:
-            layout = self.layout
-            copy = torch.empty_strided(layout.size, layout.stride, dtype=w.dtype, device=w.device)
-            super()._put(copy.zero_(), w)
-            w = copy
-        target = full if self.source is None else self.source.view(full)
-        target.copy_(w if w.shape == target.shape else w.reshape(target.shape))
-
-
-def remake(values: Tensor, source: Place | None, layout: Place, dtype: torch.dtype) -> Tensor:
-    """The cast or reordered copy of the part `source` of a tensor, laid out as it was."""
-    if source is not None:
-        values = source.view(values)
-    copy = torch.empty_strided(layout.size, layout.stride, dtype=dtype, device=values.device)
-    # a reshape that copied changes the shape too, and then both are in logical order
-    return copy.copy_(values if values.shape == copy.shape else values.reshape(layout.size))
-
-
-class MaskReader(Reader):
-    """One bit per element decides the op's backward; `levels` stand in for off and on."""
-
-    __slots__ = ("levels",)
-
-    def __init__(self, stored: Stored, t: Tensor, levels: tuple[float, float]):
-        super().__init__(stored, t, None)
-        self.levels = levels
-
-    def _read(self) -> Tensor:
-        bits, value = self.stored.bits, self.stored.value
-        if bits is None and isinstance(value, Payload):
-            # from the codes, not from the values: dither may bring a small one back below zero
-            return self.stored.mask(value)
-        if bits is None:
-            return super()._read()
-        decoded = self.stored.decode(bits)
-        if decoded.dtype == self.dtype and self.levels == (0.0, 1.0):
-            return decoded
-        off, on = (torch.tensor(v, dtype=self.dtype, device=decoded.device) for v in self.levels)
-        values = torch.where(decoded.to(torch.bool), on, off)
-        return values if values.stride() == self.unit.stride else _laid_out(values, self.unit)
-
-
-def _laid_out(values: Tensor, place: Place) -> Tensor:
-    """The values in memory of the given strides; expanded dimensions are written once."""
-    out = torch.empty_strided(place.size, place.stride, dtype=values.dtype, device=values.device)
-    target = out
-    for dim, (size, stride) in enumerate(zip(place.size, place.stride, strict=True)):
-        if stride == 0 and size > 1:
-            target, values = target.narrow(dim, 0, 1), values.narrow(dim, 0, 1)
-    target.copy_(values)
-    return out
-
-
-class ShapeReader(Reader):
-    """Backward asks only for the shape: nothing is stored, and what comes back is unset memory."""
-
-    __slots__ = ("device",)
-
-    def __init__(self, stored: Stored, t: Tensor):
-        super().__init__(stored, t, None)
-        self.device = t.device
-
-    def _read(self) -> Tensor:
-        unit = self.unit
-        return self.stored.buffers.empty(unit.size, unit.stride, self.dtype, self.device)

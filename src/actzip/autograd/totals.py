@@ -14,7 +14,7 @@ import weakref
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from actzip.autograd.forward_pass import Trace
+from actzip.autograd.forward_pass import ForwardPass
 from actzip.autograd.ledger import Stats
 from actzip.autograd.stored import Pool
 
@@ -26,38 +26,38 @@ class Totals:
     """
 
     def __init__(self, pool: Pool, optimizer: torch.optim.Optimizer | None):
-        self.last: Trace | None = None  #: the last finished forward pass
+        self.last: ForwardPass | None = None  #: the last finished forward pass
         self.peak = 0  #: payload bytes, the most at the end of any pass
         self.step_peak = 0  #: the same in this step
         self._pool = pool
         self._earlier: Stats | None = None  # this step's passes but the last
         self._stepped = False
         # passes that run, and whether no payload was alive when they began and no other pass ran
-        self._running: weakref.WeakKeyDictionary[Trace, bool] = weakref.WeakKeyDictionary()
+        self._running: weakref.WeakKeyDictionary[ForwardPass, bool] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
         self._handle = None if optimizer is None else _after_steps(optimizer, self)
 
-    def begin(self, trace: Trace) -> None:
+    def begin(self, forward_pass: ForwardPass) -> None:
         """A forward pass begins."""
         with self._lock:
             alone = not self._running and not self._pool.buffers.users
             for other in list(self._running):
                 self._running[other] = False
-            self._running[trace] = alone
-            if self._handle is None and (alone or trace.root is None):
+            self._running[forward_pass] = alone
+            if self._handle is None and (alone or forward_pass.root is None):
                 self._stepped = True
 
-    def finish(self, trace: Trace) -> None:
+    def finish(self, forward_pass: ForwardPass) -> None:
         """It is over; what it stored is counted."""
         with self._lock:
-            alone = self._running.pop(trace, False)
+            alone = self._running.pop(forward_pass, False)
             if self._stepped or self.last is None:
                 self._stepped, self._earlier, self.step_peak = False, None, 0
             else:
                 self._earlier = self.sums()
-            self.last = trace
+            self.last = forward_pass
             # to ask every stored tensor takes longer than to add up the rows
-            live = trace.coded_bytes if alone else self._pool.nbytes
+            live = forward_pass.coded_bytes if alone else self._pool.nbytes
             self.step_peak = max(self.step_peak, live)
             self.peak = max(self.peak, live)
 

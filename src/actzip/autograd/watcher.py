@@ -12,8 +12,9 @@ from torch.compiler import is_compiling
 from torch.overrides import TorchFunctionMode
 
 from actzip.autograd.compiled import not_compiled, traced
-from actzip.autograd.forward_pass import Trace
+from actzip.autograd.forward_pass import ForwardPass
 from actzip.autograd.identity import node_of, tensors_in
+from actzip.autograd.slots.derivations import drops
 from actzip.torch_private import get_tracing_state
 
 #: AccumulateGrad's sequence number: parameters end every walk.
@@ -47,11 +48,11 @@ def _sequence_now() -> int:
 
 
 class Watcher(TorchFunctionMode):
-    """Active during one forward pass, in one thread; hands each new node to the trace once.
+    """Active during one forward pass, in one thread; hands each new node to it once.
 
     Nodes are told apart by their sequence numbers: those from before the pass began belong to
     somebody else (another model's graph, a hidden state kept from the last step). All numbers up
-    to `_last` were seen.
+    to `_last` were seen, and none above `_highest`.
 
     Without a root module nobody says when a forward pass ends, so a backward pass ends it, and
     the next op begins a new one: a whole training loop may run inside one `with`.
@@ -61,7 +62,10 @@ class Watcher(TorchFunctionMode):
     """
 
     def __init__(
-        self, begin: Callable[[], Trace], finished: Callable[[Trace], None], key: str = ""
+        self,
+        begin: Callable[[], ForwardPass],
+        finished: Callable[[ForwardPass], None],
+        key: str = "",
     ):
         super().__init__()
         self.key = key  #: of the session, for what is compiled
@@ -72,15 +76,15 @@ class Watcher(TorchFunctionMode):
         self._open()
 
     def _open(self) -> None:
-        self.trace = self._begin()
-        self._first = self._last = _sequence_now()
+        self.forward_pass = self._begin()
+        self._first = self._last = self._highest = _sequence_now()
         self._seen = {_LEAF}
         self._others: list[range] = []  # nodes made while it was paused
 
     def pause(self) -> None:
         """Another watcher takes over; it might edit the ReLU's result that waits."""
-        self.paused = self.trace.gave_way = True
-        self.trace.settle()
+        self.paused = self.forward_pass.gave_way = True
+        self.forward_pass.settle()
         self._away = _sequence_now()
 
     def resume(self) -> None:
@@ -90,10 +94,11 @@ class Watcher(TorchFunctionMode):
         self._others.append(range(self._away, now + 1))
         if self._last + 1 == self._away:
             self._last = now
+        self._highest = max(self._highest, now)
 
     def _close(self) -> None:
-        self.trace.close()
-        self._finished(self.trace)
+        self.forward_pass.close()
+        self._finished(self.forward_pass)
 
     @not_compiled
     def __torch_function__(
@@ -108,38 +113,44 @@ class Watcher(TorchFunctionMode):
             if isinstance(out, Tensor):
                 node = node_of(out)
                 if node is not None:
-                    last = self._last
-                    self._walk(node, args, kwargs)
-                    if self._last == last + 1 == node._sequence_nr():  # the call made one node
-                        self.trace.made(node, func, args, kwargs, out)
+                    self._met(node, func, args, kwargs, out)
             elif isinstance(out, (tuple, list)):
                 for item in out:
                     if isinstance(item, Tensor) and (node := node_of(item)) is not None:
                         self._walk(node, args, kwargs)
-            if self.trace.pending:
-                self.trace.returned(out)
+            self.forward_pass.returned(out)
         except Exception as error:
-            if not self.trace.contain(error):
+            if not self.forward_pass.contain(error):
                 raise
         return out
+
+    def _met(self, node: Any, func: Any, args: tuple[Any, ...], kwargs: Any, out: Tensor) -> None:
+        """The node of a call's result: if the call made no other, it can perhaps be made again."""
+        alone = node._sequence_nr() == self._highest + 1 and get_tracing_state() is None
+        late = alone and drops(func)  # made from what its node saves, which must be looked at first
+        if alone and not late:
+            self.forward_pass.made(node, func, args, kwargs, out)
+        self._walk(node, args, kwargs)
+        if late:
+            self.forward_pass.made(node, func, args, kwargs, out)
 
     def _before(self, func: Any, args: tuple[Any, ...]) -> None:
         """What must be done before the op runs."""
         try:
-            if func in _BACKWARD and self.trace.root is None:
+            if func in _BACKWARD and self.forward_pass.root is None:
                 self._close()
                 self._open()
-            if self.trace.waiting and func not in _LAYERS:
-                self.trace.settle()
+            if self.forward_pass.defers and func not in _LAYERS:
+                self.forward_pass.settle()
             if func in _EXPOSES:
-                self.trace.expose(args[0])
+                self.forward_pass.expose(args[0])
         except Exception as error:
-            if not self.trace.contain(error):
+            if not self.forward_pass.contain(error):
                 raise
 
     def abandon(self) -> None:
         """The pass ended by an exception: there is nothing to tell of it."""
-        self.trace.close()
+        self.forward_pass.close()
 
     def finish(self, output: object = None) -> None:
         """The pass is over; a custom Function at its very end is met through the output."""
@@ -149,7 +160,7 @@ class Watcher(TorchFunctionMode):
                 if node is not None:
                     self._walk(node, (), None)
         except Exception as error:
-            if not self.trace.contain(error):
+            if not self.forward_pass.contain(error):
                 raise
         self._close()
 
@@ -160,8 +171,8 @@ class Watcher(TorchFunctionMode):
         number = node._sequence_nr()
         if number == self._last + 1:  # numbers are given in turn: no other is new
             seen.add(number)
-            self._last = number
-            self.trace.visit(node, number, args, kwargs)
+            self._last = self._highest = number
+            self.forward_pass.visit(node, number, args, kwargs)
             return
         found = []
         stack = [node]
@@ -178,10 +189,12 @@ class Watcher(TorchFunctionMode):
                     stack.append(parent)
         if len(found) > 1:
             found.sort(key=_number)  # in the order in which the ops ran
+        if found:
+            self._highest = max(self._highest, found[-1][0])
         while self._last + 1 in seen:
             self._last += 1
         for number, node in found:
-            self.trace.visit(node, number, args, kwargs)
+            self.forward_pass.visit(node, number, args, kwargs)
 
 
 def _number(found: tuple[int, Any]) -> int:

@@ -1,14 +1,17 @@
 """Number formats: each turns a tensor into a `Payload` and back; see base.py for the contract."""
 
-from actzip.codecs.base import Codec, Payload, PayloadError, register, registered
+from actzip.codecs.base import Codec
 from actzip.codecs.bounded import Bounded
 from actzip.codecs.cast import Cast
+from actzip.codecs.dithered import Dithered
 from actzip.codecs.dual import Dual
 from actzip.codecs.fixedpoint import FixedPoint
 from actzip.codecs.group import Group
 from actzip.codecs.index import Index
 from actzip.codecs.keep import Keep
 from actzip.codecs.mask import BitMask
+from actzip.codecs.payload import Payload, PayloadError
+from actzip.codecs.registry import register, registered
 from actzip.codecs.shape import Shape
 from actzip.codecs.split import Split
 from actzip.codecs.window import Window
@@ -18,6 +21,7 @@ __all__ = [
     "Bounded",
     "Cast",
     "Codec",
+    "Dithered",
     "Dual",
     "FixedPoint",
     "Group",

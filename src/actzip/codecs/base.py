@@ -22,80 +22,26 @@ implement `_encode` and `_decode` on a dense tensor, and `least_bytes`.
 
 from __future__ import annotations
 
-import dataclasses
-import math
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from actzip.codecs import unsettled
 from actzip.codecs.memory_order import dense_view, overlaps, row_major, unexpand
-from actzip.codecs.validate import FORMAT, fault, too_large
-from actzip.entry_points import load
+from actzip.codecs.payload import Allocate, Coded, Payload, PayloadError, fresh, ours
+from actzip.codecs.validate import fault, too_large
 from actzip.kernels.errors import DamagedError
+
+__all__ = ["Allocate", "Codec", "Payload", "PayloadError", "fresh", "ours"]
 
 _SEED_BITS = 0xFFFFFFFFFFFFFFFF
 
 #: What the kernels compute with.
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-
-#: Gives a 1-D uint8 tensor of so many bytes on a device, its memory aligned to 16 bytes: how
-#: payloads get into slabs.
-Allocate = Callable[[int, torch.device], Tensor]
-
-
-class PayloadError(ValueError):
-    """A payload that cannot be decoded: wrong codec, wrong version, or damaged bytes."""
-
-
-def fresh(nbytes: int, device: torch.device) -> Tensor:
-    """The default `Allocate`: memory of its own for each payload."""
-    return torch.empty(nbytes, dtype=torch.uint8, device=device)
-
-
-@dataclass(frozen=True, eq=False)
-class Payload:
-    """A stored tensor: the bytes and what is needed to read them again."""
-
-    codec: Codec
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    dtype: torch.dtype
-    seed: int
-    data: Tensor  #: 1-D uint8
-    version: int = FORMAT
-
-    #: version, codec number, dtype, number of dimensions, seed; then shape and stride
-    _HEADER: ClassVar[struct.Struct] = struct.Struct("<HHHHQ")
-
-    #: True when this process made it (`ours`): then it is what it says, and nobody asks again.
-    made_here: ClassVar[bool] = False
-
-    @property
-    def nbytes(self) -> int:
-        """Every byte kept for this tensor: the data and a header of the usual binary size."""
-        return self.data.numel() + self._HEADER.size + 16 * len(self.shape)
-
-    @property
-    def numel(self) -> int:
-        return math.prod(self.shape)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All fields: whoever unpickles or copies it has it from outside."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-
-
-_P = TypeVar("_P", bound=Payload)
-
-
-def ours(payload: _P) -> _P:
-    """Marks a payload whose head and data are as a codec of this process made them."""
-    object.__setattr__(payload, "made_here", True)
-    return payload
 
 
 @dataclass(frozen=True)
@@ -133,12 +79,42 @@ class Codec(ABC):
         self.check(x)
         if x.requires_grad and torch.is_grad_enabled():
             x = x.detach()
-        data = self._encode(self._dense(x), seed, allocate)
         stride = tuple(x.stride()) if not overlaps(x) else row_major(x.shape)
-        return ours(Payload(self, tuple(x.shape), stride, x.dtype, seed & _SEED_BITS, data))
+        return self._payload(x, stride, seed, self._encode(self._dense(x), seed, allocate))
+
+    def _payload(
+        self, x: Tensor, stride: tuple[int, ...], seed: int, coded: Tensor | Coded
+    ) -> Payload:
+        """The payload of x, with what the host knows and what it does not know yet."""
+        data = coded if isinstance(coded, Tensor) else coded.data
+        payload = ours(Payload(self, tuple(x.shape), stride, x.dtype, seed & _SEED_BITS, data))
+        if isinstance(coded, Coded):
+            if coded.known is not None:
+                object.__setattr__(payload, "known", coded.known)
+            if coded.word is not None:
+                unsettled.hold(payload, x, coded.word, coded.most, coded.unit)
+        return payload
 
     def decode(self, payload: Payload, out: Tensor | None = None) -> Tensor:
+        if (other := self._other(payload)) is not None:
+            return other.decode(payload, out)
         return self._write(payload, out, self._decode)
+
+    def _other(self, payload: Payload) -> Codec | None:
+        """The codec that keeps the tensor instead of this one, once the device has spoken."""
+        if payload.doubt is not None:
+            payload.doubt.settle()
+        return payload.codec if payload.made_by is not None and payload.made_by == self else None
+
+    def used(self, payload: Payload) -> Tensor:
+        """The bytes of a settled payload without what was reserved in them."""
+        return payload.data[: payload.data.numel() - payload.spare]
+
+    def exactly(self) -> Codec:
+        """The codec that keeps a tensor bit for bit in the place of this one."""
+        from actzip.codecs.keep import Keep
+
+        return Keep()
 
     def _write(
         self, payload: Payload, out: Tensor | None, fill: Callable[[Payload, Tensor], None]
@@ -240,8 +216,9 @@ class Codec(ABC):
             )
 
     @abstractmethod
-    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
-        """Encode a contiguous tensor into a 1-D uint8 tensor got from `allocate`."""
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor | Coded:
+        """Encode a contiguous tensor into a 1-D uint8 tensor got from `allocate`; `Coded` says
+        more about it, such as what `_decode` finds in `payload.known`."""
 
     @abstractmethod
     def _decode(self, payload: Payload, out: Tensor) -> None:
@@ -254,6 +231,11 @@ class Codec(ABC):
             raise PayloadError(f"{self!r}: {why}")
 
     @staticmethod
+    def _trusted(payload: Payload) -> bool:
+        """Whether nothing is read from the bytes to refuse damage: where that would be a wait."""
+        return payload.made_here and not unsettled.reading_is_free(payload.data.device)
+
+    @staticmethod
     def _check_out(payload: Payload, out: Tensor) -> None:
         want = (payload.shape, payload.dtype, payload.data.device)
         got = (tuple(out.shape), out.dtype, out.device)
@@ -261,62 +243,3 @@ class Codec(ABC):
             raise ValueError(
                 f"out must be {want[0]} {want[1]} on {want[2]}, got {got[0]} {got[1]} on {got[2]}"
             )
-
-
-_C = TypeVar("_C", bound=type[Codec])
-_REGISTERED: dict[str, type[Codec]] = {}
-
-
-def register(codec: _C) -> _C:
-    """Enrol a codec class: payloads find it by its name, the conformance kit puts it through.
-
-    A codec of another package can be found without an import by the entry point
-    `actzip.codecs`, under the name of its class.
-    """
-    if not (isinstance(codec, type) and issubclass(codec, Codec)):
-        raise TypeError(f"register_codec takes a subclass of actzip.codecs.Codec, got {codec!r}")
-    if not dataclasses.is_dataclass(codec):
-        raise TypeError(
-            f"{codec.__name__} must be a frozen dataclass: its fields are its configuration"
-        )
-    known = _REGISTERED.get(codec.__name__)
-    if known is not None and known.__module__ != codec.__module__:
-        raise ValueError(
-            f"a codec {codec.__name__} is there already, of {known.__module__}; payloads are found "
-            "by the name of their codec, so take another one"
-        )
-    _REGISTERED[codec.__name__] = codec
-    codec.__repr__ = _repr  # type: ignore[assignment, method-assign]  # dataclass wrote one that names all fields
-    return codec
-
-
-def _repr(codec: Codec) -> str:
-    """`_short`, worked out once; it goes with the codec, of which a step may have many new ones."""
-    known = codec.__dict__
-    if "_short" not in known:
-        known["_short"] = _short(codec)
-    return str(known["_short"])
-
-
-def _short(codec: Codec) -> str:
-    """The code that makes the codec: its first option, and those that are not the default."""
-    said = []
-    for i, field in enumerate(dataclasses.fields(codec)):
-        value = getattr(codec, field.name)
-        if value != field.default or (i == 0 and value is not None):
-            said.append(f"{field.name}={value!r}")
-    return f"{type(codec).__name__}({', '.join(said)})"
-
-
-def codec_class(name: str) -> type[Codec] | None:
-    """The codec class of this name, from an installed package if it is none of ours."""
-    if name not in _REGISTERED:
-        found = load("actzip.codecs", name)
-        if isinstance(found, type) and issubclass(found, Codec):
-            register(found)
-    return _REGISTERED.get(name)
-
-
-def registered() -> dict[str, type[Codec]]:
-    """All codec classes by name, in the order in which they were registered."""
-    return dict(_REGISTERED)

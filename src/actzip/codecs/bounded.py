@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from actzip import kernels
-from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip import checks, kernels
+from actzip.codecs.base import Codec
 from actzip.codecs.each import mapped, mean
+from actzip.codecs.payload import Allocate, Coded, Payload
+from actzip.codecs.registry import register
 from actzip.kernels.bounded_layout import BLOCK, BoundedLayout, strict_bounds
 from actzip.kernels.entropy_table import least_coded
 from actzip.kernels.errors import DamagedError
@@ -49,24 +51,11 @@ class Bounded(Codec):
     def __post_init__(self) -> None:
         if isinstance(self.error, list):
             object.__setattr__(self, "error", tuple(self.error))
-        each = self.error if isinstance(self.error, tuple) else (self.error,)
-        if not each or not all(
-            isinstance(e, int | float) and math.isfinite(e) and e > 0 for e in each
-        ):
-            raise ValueError(
-                f"Bounded(error=...) is a finite number above 0, or a tuple of these, got "
-                f"{self.error!r}; to keep every bit use Keep()"
-            )
-        if self.rounding not in ("dither", "nearest"):
-            raise ValueError(
-                f"Bounded(rounding=...) is 'dither' or 'nearest', got {self.rounding!r}"
-            )
-        if self.predict not in (None, "lorenzo"):
-            raise ValueError(f"Bounded(predict=...) is None or 'lorenzo', got {self.predict!r}")
-        if not isinstance(self.entropy, bool):
-            raise ValueError(f"Bounded(entropy=...) is True or False, got {self.entropy!r}")
-        if not isinstance(self.channel_dim, int) or self.channel_dim not in (1, -1):
-            raise ValueError(f"Bounded(channel_dim=...) is 1 or -1, got {self.channel_dim!r}")
+        checks.positive(self, "error", several=True, advice="to keep every bit use Keep()")
+        checks.one_of(self, "rounding", ("dither", "nearest"))
+        checks.one_of(self, "predict", (None, "lorenzo"))
+        checks.flag(self, "entropy")
+        checks.one_of(self, "channel_dim", (1, -1))
 
     @property
     def keeps_zeros(self) -> bool:
@@ -127,7 +116,7 @@ class Bounded(Codec):
         packed = x.numel() // BLOCK  # a header each, when all values of the blocks are zero
         return min(packed, least_coded(x.numel())) if self.entropy else packed
 
-    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Coded:
         layout, flat, data = self._layout(x), x.view(-1), x.new_empty(0, dtype=torch.uint8)
 
         def room(nbytes: int) -> Tensor:
@@ -142,13 +131,19 @@ class Bounded(Codec):
         if not coded:
             kernels.of(x, "bounded").encode(flat, layout, seed, room)
         if self.entropy:
-            data[0] = coded
-        return data
+            data[:1] = int(coded)
+        return Coded(data, known=(int(coded),))
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
-        layout, data, form = self._layout(out), payload.data, "bounded"
+        layout, data = self._layout(out), payload.data
         if self.entropy:
-            if data.numel() == 0 or int(data[0]) > 1:
+            if data.numel() == 0:
                 raise DamagedError("the first byte does not say how the codes are stored")
-            form, data = "bounded_entropy" if data[0] else form, data[1:]
-        kernels.of(out, form).decode(data, layout, payload.seed, out.view(-1))
+            (coded,) = payload.known or (int(data[0]),)
+            if coded > 1:
+                raise DamagedError("the first byte does not say how the codes are stored")
+            data = data[1:]
+            if coded:
+                kernels.of(out, "bounded_entropy").decode(data, layout, payload.seed, out.view(-1))
+                return
+        kernels.of(out, "bounded").decode(data, layout, payload.seed, out.view(-1))

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from actzip import kernels
-from actzip.codecs.base import Allocate, Codec, Payload, PayloadError, register
+from actzip import checks, kernels
+from actzip.codecs.base import Codec
+from actzip.codecs.payload import Allocate, Payload, PayloadError
+from actzip.codecs.registry import register
 
 _SHORT = (torch.bfloat16, torch.float16)
 
@@ -26,10 +28,7 @@ class Cast(Codec):
     dtype: torch.dtype = torch.bfloat16
 
     def __post_init__(self) -> None:
-        if self.dtype not in _SHORT:
-            raise ValueError(
-                f"Cast(dtype=...) is torch.bfloat16 or torch.float16, got {self.dtype}"
-            )
+        checks.one_of(self, "dtype", _SHORT)
 
     def max_error(self, x: Tensor) -> Tensor:
         """Half a unit in the last place of the short type, or what lies beyond its range."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from actzip import kernels
+from actzip import checks, kernels
 from actzip.codecs import error_model
-from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip.codecs.base import Codec
 from actzip.codecs.memory_order import unexpand
-from actzip.kernels.dual_layout import Axis, DualLayout
-from actzip.kernels.group_layout import ROUNDING, GroupLayout
+from actzip.codecs.payload import Allocate, Coded, Payload
+from actzip.codecs.raw_groups import with_raw
+from actzip.codecs.registry import register
+from actzip.kernels.dual_layout import DualLayout
+from actzip.kernels.group_layout import ROUNDING
 
 _ALIGN = ("ceil", "original")
 
@@ -53,21 +56,14 @@ class Dual(Codec):
     def __post_init__(self) -> None:
         if isinstance(self.axes, list):
             object.__setattr__(self, "axes", tuple(self.axes))
-        if not isinstance(self.block, int) or not 1 <= self.block < 1 << 31:
-            raise ValueError(f"Dual(block=...) is at least 1, below 2^31, got {self.block!r}")
-        if not isinstance(self.bits, int) or not 1 <= self.bits <= 8:
-            raise ValueError(f"Dual(bits=...) is 1 to 8, got {self.bits!r}")
-        if self.align not in _ALIGN:
-            raise ValueError(f"Dual(align=...) is one of {', '.join(_ALIGN)}, got {self.align!r}")
-        if self.rounding not in ROUNDING:
-            raise ValueError(
-                f"Dual(rounding=...) is one of {', '.join(ROUNDING)}, got {self.rounding!r}"
-            )
-        if not isinstance(self.zero, bool):
-            raise ValueError(f"Dual(zero=...) is True or False, got {self.zero!r}")
+        checks.whole(self, "block", least=1, most=(1 << 31) - 1)
+        checks.whole(self, "bits", least=1, most=8)
+        checks.one_of(self, "align", _ALIGN)
+        checks.one_of(self, "rounding", ROUNDING)
+        checks.flag(self, "zero")
         if self.axes is not None and not _in_a_row(self.axes):
             raise ValueError(
-                "Dual(axes=...) is one to three dimensions in a row, such as (1,) or (2, 3), got "
+                "Dual(axes=…) is one to three dimensions in a row, such as (1,) or (2, 3), got "
                 f"{self.axes!r}"
             )
 
@@ -103,6 +99,8 @@ class Dual(Codec):
         """1 where the stored value was not zero, else 0, read from the codes; needs zero=True."""
         if not self.zero:
             raise ValueError(f"{self!r} has no code for zero; use Dual(..., zero=True)")
+        if (other := self._other(payload)) is not None:
+            return other.mask(payload, out)
         return self._write(payload, out, self._decode_mask)
 
     def max_error(self, x: Tensor) -> Tensor:
@@ -152,38 +150,29 @@ class Dual(Codec):
 
     def _layout(self, x: Tensor) -> DualLayout:
         before, *sizes, after = x.shape
-        depth, height, width = (
-            Axis(max(1, size), self.block, self.align == "original") for size in sizes
+        original = self.align == "original"
+        return DualLayout.of(
+            before, sizes, after, self.block, self.bits, original, self.rounding, self.zero, x.dtype
         )
-        size = depth.size * height.size * width.size
-        maps = x.numel() // size
-        rest = GroupLayout(
-            1, maps * size, size, (self.bits,), ROUNDING[self.rounding], self.zero, x.dtype
-        )
-        if after <= 1 or not maps:
-            return DualLayout(maps, (depth, height, width), rest)
-        rest = replace(rest, samples=before, n=size * after, bits=(self.bits,) * before)
-        return DualLayout(maps, (depth, height, width), rest, after)
 
     def least_bytes(self, x: Tensor) -> int:
         return x.numel() * self.bits // 8
 
-    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
-        layout = self._layout(x)
-        kernel = kernels.of(x, "dual")
-        flat = x.view(-1)
-        data = allocate(layout.averages_size + layout.rest.offsets[-1], x.device)
-        raw = kernel.encode(flat, layout, seed, data)
-        if raw:
-            larger = allocate(data.numel() + raw * x.element_size(), x.device)
-            larger[: data.numel()] = data
-            kernel.store_raw(flat, layout, larger)
-            return larger
-        return data
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor | Coded:
+        layout, kernel, flat = self._layout(x), kernels.of(x, "dual"), x.view(-1)
+
+        def encode(data: Tensor) -> int | Tensor:
+            return kernel.encode(flat, layout, seed, data)
+
+        def store_raw(data: Tensor) -> None:
+            kernel.store_raw(flat, layout, data)
+
+        size = layout.averages_size + layout.rest.offsets[-1]
+        return with_raw(flat, size, layout.size, allocate, encode, store_raw)
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
-        kernel = kernels.of(out, "dual")
-        kernel.decode(payload.data, self._layout(out), payload.seed, out.view(-1))
+        kernel, trusted = kernels.of(out, "dual"), self._trusted(payload)
+        kernel.decode(payload.data, self._layout(out), payload.seed, out.view(-1), trusted)
 
     def _decode_mask(self, payload: Payload, out: Tensor) -> None:
         kernels.of(out, "dual").nonzero(payload.data, self._layout(out), out.view(-1))

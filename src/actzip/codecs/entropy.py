@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from actzip import kernels
-from actzip.codecs.base import Allocate, fresh
+from actzip.codecs.payload import Allocate, fresh
 from actzip.kernels.entropy_table import Table, coded_bits
 
 

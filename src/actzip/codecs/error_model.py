@@ -12,7 +12,7 @@ from actzip.codecs.memory_order import dense, dense_view, overlaps, unexpand
 from actzip.kernels.dual_layout import DualLayout
 from actzip.kernels.group_layout import ROUNDING, GroupLayout
 from actzip.kernels.reference import dual, group
-from actzip.kernels.reference.metadata import REAL
+from actzip.kernels.reference.metadata import REAL, real_type
 
 #: Rounding of the few operations of a code, as a fraction of the step: codes are below 256.
 _SLACK = 2.0**-12
@@ -36,7 +36,7 @@ def placed(
 def group_bounds(x: Tensor, layout: GroupLayout) -> Tensor:
     """The largest error of each element of a 1-D tensor, in the computing type."""
     if x.numel() == 0:
-        return x.to(group.real_type(x.dtype))
+        return x.to(real_type(x.dtype))
     meta = group.measure(x, layout)
     step = group.per_element(meta.step, layout).flatten()
     lo = group.per_element(meta.lo, layout).flatten()

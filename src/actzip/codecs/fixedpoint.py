@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from actzip import kernels
-from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip import checks, kernels
+from actzip.codecs.base import Codec
 from actzip.codecs.each import mapped, mean
+from actzip.codecs.payload import Allocate, Payload
+from actzip.codecs.registry import register
 from actzip.kernels.bounded_layout import real_of
 from actzip.kernels.fixedpoint_layout import ROUNDING, FixedPointLayout
 from actzip.kernels.reference.fixedpoint import largest
@@ -43,21 +45,10 @@ class FixedPoint(Codec):
     def __post_init__(self) -> None:
         if isinstance(self.bits, list):
             object.__setattr__(self, "bits", tuple(self.bits))
-        each = self.bits if isinstance(self.bits, tuple) else (self.bits,)
-        if not each or not all(isinstance(b, int) and 2 <= b <= 16 for b in each):
-            raise ValueError(
-                f"FixedPoint(bits=...) is 2 to 16, or a tuple of these, got {self.bits!r}"
-            )
-        if self.rounding not in ROUNDING:
-            raise ValueError(
-                f"FixedPoint(rounding=...) is one of {', '.join(ROUNDING)}, got {self.rounding!r}"
-            )
-        if not isinstance(self.skip_zeros, bool):
-            raise ValueError(
-                f"FixedPoint(skip_zeros=...) is True or False, got {self.skip_zeros!r}"
-            )
-        if not isinstance(self.channel_dim, int) or self.channel_dim not in (1, -1):
-            raise ValueError(f"FixedPoint(channel_dim=...) is 1 or -1, got {self.channel_dim!r}")
+        checks.whole(self, "bits", least=2, most=16, several=True)
+        checks.one_of(self, "rounding", ROUNDING)
+        checks.flag(self, "skip_zeros")
+        checks.one_of(self, "channel_dim", (1, -1))
 
     @property
     def keeps_zeros(self) -> bool:
@@ -130,10 +121,9 @@ class FixedPoint(Codec):
         return steps + x.numel() * (1 if self.skip_zeros else min(each)) // 8
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
-        data: Tensor = kernels.of(x, "fixedpoint").encode(
+        return kernels.of(x, "fixedpoint").encode(
             x.view(-1), self._layout(x), seed, lambda nbytes: allocate(nbytes, x.device)
         )
-        return data
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
         kernels.of(out, "fixedpoint").decode(

@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from actzip import kernels
+from actzip import checks, kernels
 from actzip.codecs import error_model
-from actzip.codecs.base import Allocate, Codec, Payload, fresh, register
+from actzip.codecs.base import Codec
 from actzip.codecs.each import mapped, mean
 from actzip.codecs.group_entropy import squeeze, unsqueeze
 from actzip.codecs.memory_order import as_it_lies, dense
+from actzip.codecs.payload import Allocate, Coded, Payload, fresh
+from actzip.codecs.raw_groups import exactly, with_raw
+from actzip.codecs.registry import register
 from actzip.kernels.entropy_table import least_coded
 from actzip.kernels.group_layout import ROUNDING, GroupLayout
 
@@ -55,20 +58,11 @@ class Group(Codec):
     def __post_init__(self) -> None:
         if isinstance(self.bits, list):
             object.__setattr__(self, "bits", tuple(self.bits))
-        each = self.bits if isinstance(self.bits, tuple) else (self.bits,)
-        if not all(isinstance(b, int) and 1 <= b <= 8 for b in each):
-            raise ValueError(f"Group(bits=...) is 1 to 8, or a tuple of these, got {self.bits!r}")
-        if not isinstance(self.group_size, int) or self.group_size < 1:
-            raise ValueError(f"Group(group_size=...) is at least 1, got {self.group_size!r}")
-        if self.rounding not in ROUNDING:
-            raise ValueError(
-                f"Group(rounding=...) is one of {', '.join(ROUNDING)}, got {self.rounding!r}"
-            )
-        if not isinstance(self.zero, bool) or not isinstance(self.entropy, bool):
-            raise ValueError(
-                f"Group(zero=..., entropy=...) are True or False, got {self.zero!r}, "
-                f"{self.entropy!r}"
-            )
+        if self.bits != ():  # of a tensor without samples
+            checks.whole(self, "bits", least=1, most=8, several=True)
+        checks.whole(self, "group_size", least=1)
+        checks.one_of(self, "rounding", ROUNDING)
+        checks.flag(self, "zero", "entropy")
 
     def finer(self, level: int) -> Codec:
         return dataclasses.replace(self, bits=mapped(self.bits, lambda b: min(8, b + level)))
@@ -109,6 +103,8 @@ class Group(Codec):
         """
         if not self.zero:
             raise ValueError(f"{self!r} has no code for zero; use Group(..., zero=True)")
+        if (other := self._other(payload)) is not None:
+            return other.mask(payload, out)
         return self._write(payload, out, self._decode_mask)
 
     def max_error(self, x: Tensor) -> Tensor:
@@ -144,26 +140,24 @@ class Group(Codec):
             return least_coded(x.numel() // 8)
         return x.numel() * min(each, default=1) // 8
 
-    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
-        if self.entropy:
-            return squeeze(self._plain(x, seed, fresh), self._layout(x), allocate)
-        return self._plain(x, seed, allocate)
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor | Coded:
+        layout, kernel = self._layout(x), kernels.of(x, "group")
 
-    def _plain(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
-        layout = self._layout(x)
-        kernel = kernels.of(x, "group")
-        data = allocate(layout.offsets[-1], x.device)
-        raw = kernel.encode(x, layout, seed, data)
-        if raw:
-            larger = allocate(data.numel() + raw * x.element_size(), x.device)
-            larger[: data.numel()] = data
-            kernel.store_raw(x, layout, larger)
-            return larger
-        return data
+        def encode(data: Tensor) -> int | Tensor:
+            return kernel.encode(x, layout, seed, data)
+
+        def store_raw(data: Tensor) -> None:
+            kernel.store_raw(x, layout, data)
+
+        size = layout.offsets[-1]
+        if self.entropy:
+            return squeeze(exactly(x, size, fresh, encode, store_raw), layout, allocate)
+        return with_raw(x, size, layout.group, allocate, encode, store_raw)
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
         kernel, layout = kernels.of(out, "group"), self._layout(out)
-        kernel.decode(self._codes(payload, layout), layout, payload.seed, out)
+        data = self._codes(payload, layout)
+        kernel.decode(data, layout, payload.seed, out, self._trusted(payload))
 
     def _decode_mask(self, payload: Payload, out: Tensor) -> None:
         layout = self._layout(out)
@@ -176,8 +170,8 @@ class Group(Codec):
 def _layout(
     codec: Group, samples: int, n: int, bits: tuple[int, ...], dtype: torch.dtype
 ) -> GroupLayout:
-    size = min(codec.group_size, max(32, -(-n // 32) * 32))
-    return GroupLayout(samples, n, size, bits, ROUNDING[codec.rounding], codec.zero, dtype)
+    rounding, zero = codec.rounding, codec.zero
+    return GroupLayout.of(samples, n, codec.group_size, bits, rounding, zero, dtype)
 
 
 #: With one number of bits the same few layouts come in every step.

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from actzip import kernels
-from actzip.codecs.base import Allocate, PayloadError
 from actzip.codecs.entropy import entropy_decode, entropy_encode
+from actzip.codecs.payload import Allocate, PayloadError
 from actzip.kernels.group_layout import GroupLayout
 
 _LENGTH = struct.Struct("<Q")

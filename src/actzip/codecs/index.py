@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from actzip import kernels
-from actzip.codecs.base import Allocate, Codec, Payload, PayloadError, register
+from actzip.codecs.base import Codec
+from actzip.codecs.payload import Allocate, Coded, Payload, PayloadError
+from actzip.codecs.registry import register
 
 #: least value, bits per element
 _PREFIX = struct.Struct("<qB")
@@ -37,7 +39,7 @@ class Index(Codec):
     def least_bytes(self, x: Tensor) -> int:
         return _PREFIX.size
 
-    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Coded:
         flat = _signed(x.view(-1))
         kernel = kernels.of(x, "index")
         lo, hi = kernel.extremes(flat) if flat.numel() else (0, 0)
@@ -47,18 +49,18 @@ class Index(Codec):
         data[: _PREFIX.size] = prefix.to(x.device)
         if bits and flat.numel():
             kernel.encode(flat, lo, bits, data[_PREFIX.size :])
-        return data
+        return Coded(data, known=(lo, bits))
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
         data = payload.data
         if data.numel() < _PREFIX.size:
             raise PayloadError(f"an Index payload has at least 9 bytes, got {data.numel()}")
-        lo, bits = _PREFIX.unpack(bytes(data[: _PREFIX.size].tolist()))
+        lo, bits = payload.known or _PREFIX.unpack(bytes(data[: _PREFIX.size].tolist()))
         flat = _signed(out.view(-1))
         if bits == 0 or flat.numel() == 0:
             if data.numel() != _PREFIX.size:
                 raise PayloadError(f"a constant takes 9 bytes, got {data.numel()}")
-            flat.copy_(torch.tensor(lo, device=flat.device))
+            flat.copy_(torch.full((), lo, dtype=torch.int64, device=flat.device))
         else:
             kernels.of(out, "index").decode(data[_PREFIX.size :], lo, bits, flat)
 

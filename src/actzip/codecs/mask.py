@@ -9,7 +9,10 @@ import torch
 from torch import Tensor
 
 from actzip import kernels
-from actzip.codecs.base import Allocate, Codec, Payload, register
+from actzip.codecs import unsettled
+from actzip.codecs.base import Codec
+from actzip.codecs.payload import Allocate, Coded, Payload
+from actzip.codecs.registry import register
 
 
 @register
@@ -37,9 +40,12 @@ class BitMask(Codec):
     def least_bytes(self, x: Tensor) -> int:
         return (x.numel() + 7) // 8
 
-    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor | Coded:
         data = allocate((x.numel() + 7) // 8, x.device)
-        if not kernels.of(x, "mask").encode(x.view(-1), self.on, data):
+        others = kernels.of(x, "mask").encode(x.view(-1), self.on, data)
+        if isinstance(others, Tensor) and not unsettled.reading_is_free(x.device):
+            return Coded(data, word=others)
+        if int(others):
             raise ValueError(
                 f"{self!r} stores tensors of exactly 0 and {self.on} only, got another value in a "
                 f"{x.dtype} tensor of shape {tuple(x.shape)}; store it with Keep()"

@@ -17,7 +17,9 @@ from typing import Any
 
 import torch
 
-from actzip.codecs.base import Codec, Payload, PayloadError, codec_class, registered
+from actzip.codecs.base import Codec
+from actzip.codecs.payload import Payload, PayloadError
+from actzip.codecs.registry import codec_class, registered
 from actzip.codecs.validate import FORMAT, fault
 
 _MAGIC = b"actz"
@@ -29,6 +31,7 @@ _DEPTH = 4
 
 def to_bytes(payload: Payload) -> bytes:
     """All of a payload in one piece; `from_bytes` gives an equal one back."""
+    data = payload.used().cpu().numpy().tobytes()
     head = {
         **_named(payload.codec),
         "shape": payload.shape,
@@ -37,7 +40,6 @@ def to_bytes(payload: Payload) -> bytes:
         "seed": payload.seed,
     }
     text = json.dumps(head, separators=(",", ":")).encode()
-    data = payload.data.cpu().numpy().tobytes()
     body = _FRONT.pack(_MAGIC, payload.version, len(text)) + text + data
     return body + _CRC.pack(zlib.crc32(body))
 

@@ -7,7 +7,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from actzip.codecs.base import Allocate, Codec, Payload, PayloadError, register
+from actzip.codecs.base import Codec
+from actzip.codecs.payload import Allocate, Payload, PayloadError
+from actzip.codecs.registry import register
 
 
 @register

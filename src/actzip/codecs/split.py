@@ -5,16 +5,29 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from actzip.codecs.base import Allocate, Codec, Payload, PayloadError, fresh, ours, register
+from actzip import checks
+from actzip.codecs.base import Codec
 from actzip.codecs.memory_order import overlaps
+from actzip.codecs.payload import Allocate, Coded, Payload, PayloadError, fresh, ours
+from actzip.codecs.registry import register
 
 _ALIGN = 16  #: bytes: what `Allocate` promises the parts' kernels
 _SEEDS = (1 << 64) - 1
+
+
+class _Part(NamedTuple):
+    """What the host knows of a part, and of the room for raw groups in it (unsettled.py)."""
+
+    length: int  #: bytes
+    known: Any = None
+    word: Tensor | None = None
+    most: int = 0
+    unit: int = 0
 
 
 class Piece(NamedTuple):
@@ -45,10 +58,7 @@ class Split(Codec):
             raise ValueError(f"Split(codec=...) takes a codec that is no Split, got {self.codec!r}")
         if not self.codec.decode_is_defined:
             raise ValueError(f"{self.codec!r} keeps no values: there is nothing to split")
-        if isinstance(self.parts, bool) or not isinstance(self.parts, int) or self.parts < 1:
-            raise ValueError(
-                f"Split(parts=...) is a whole number of at least 1, got {self.parts!r}"
-            )
+        checks.whole(self, "parts", least=1)
 
     @property
     def keeps_zeros(self) -> bool:
@@ -74,13 +84,19 @@ class Split(Codec):
 
     def pieces(self, payload: Payload) -> list[Piece]:
         """The parts as payloads in their own right; they share the bytes of the whole."""
+        if isinstance(other := self._other(payload), Split):
+            return other.pieces(payload)
         self._check_payload(payload)  # from here on there are bytes for all the lengths
         parts, data = self._cuts(payload.shape, payload.stride), payload.data
         lengths = struct.Struct(f"<{len(parts)}Q")
         if data.numel() < lengths.size:
             raise PayloadError(f"{self!r}: {data.numel()} bytes do not hold {len(parts)} lengths")
         start, found = _aligned(lengths.size), []
-        for i, length in enumerate(lengths.unpack(bytes(data[: lengths.size].tolist()))):
+        known: list[_Part] = payload.known or [
+            _Part(n) for n in lengths.unpack(bytes(data[: lengths.size].tolist()))
+        ]
+        for i, part in enumerate(known):
+            length = part.length
             if length > data.numel() - start:
                 raise PayloadError(f"{self!r}: part {i} is said to have {length} bytes, too many")
             first, last = parts[i]
@@ -91,14 +107,11 @@ class Split(Codec):
                 seed=(payload.seed + i) & _SEEDS,
                 data=data[start : start + length],
             )
-            found.append(Piece(first, last, ours(piece) if payload.made_here else piece))
+            if payload.made_here:
+                object.__setattr__(ours(piece), "known", part.known)
+            found.append(Piece(first, last, piece))
             start += _aligned(length)
         return found
-
-    def decode_part(self, payload: Payload, i: int, out: Tensor | None = None) -> Tensor:
-        """The samples of part i alone: what `decode` gives for them."""
-        piece = self.pieces(payload)[i].payload
-        return piece.codec.decode(piece, out)
 
     def _cuts(self, shape: Sequence[int], stride: Sequence[int]) -> list[tuple[int, int]]:
         return cuts(shape[0], 1 if stride[0] == 0 else self.parts)
@@ -107,29 +120,45 @@ class Split(Codec):
         self.check(x)
         # not laid out densely as by other codecs: the codec of the parts does that for each
         x = x.detach().contiguous() if overlaps(x) else x.detach()
-        data = self._encode(x, seed, allocate)
-        return ours(Payload(self, tuple(x.shape), tuple(x.stride()), x.dtype, seed & _SEEDS, data))
+        return self._payload(x, tuple(x.stride()), seed, self._encode(x, seed, allocate))
 
-    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
-        coded = [
-            self.codec.part(first, last).encode(x[first:last], seed=(seed + i) & _SEEDS).data
+    def exactly(self) -> Codec:
+        return replace(self, codec=self.codec.exactly())
+
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Coded:
+        each = [
+            self.codec.part(first, last).encode(x[first:last], seed=(seed + i) & _SEEDS)
             for i, (first, last) in enumerate(self._cuts(x.shape, x.stride()))
         ]
-        lengths = struct.pack(f"<{len(coded)}Q", *(part.numel() for part in coded))
-        front = torch.frombuffer(bytearray(lengths), dtype=torch.uint8).to(x.device)
-        data = allocate(sum(_aligned(part.numel()) for part in (front, *coded)), x.device)
-        start = 0
-        for part in (front, *coded):
-            end = start + part.numel()
-            data[start:end] = part
-            start = _aligned(end)
-            data[end:start] = 0  # the same bytes every time
-        return data
+        known = [
+            _Part(part.data.numel(), part.known, *(part.doubt.told if part.doubt else ()))
+            for part in each
+        ]
+        data = _joined([part.data for part in each], x.device, allocate)
+        words = [part.word.view(()) - part.most for part in known if part.word is not None]
+        return Coded(data, known, torch.stack(words).amax() if words else None)
+
+    def used(self, payload: Payload) -> Tensor:
+        """The same parts, each without what was reserved in it."""
+        known: list[_Part] | None = payload.known
+        if known is None or all(part.word is None for part in known):
+            return payload.data
+        words = [0 if part.word is None else int(part.word) for part in known]
+        pieces = [piece.payload.data for piece in self.pieces(payload)]
+        short = [
+            data[: part.length - (part.most - word) * part.unit]
+            for data, part, word in zip(pieces, known, words, strict=True)
+        ]
+        return _joined(short, payload.data.device, fresh)
 
     def decode(self, payload: Payload, out: Tensor | None = None) -> Tensor:
+        if (other := self._other(payload)) is not None:
+            return other.decode(payload, out)
         return self._join(payload, out, lambda piece, room: piece.codec.decode(piece, room))
 
     def mask(self, payload: Payload, out: Tensor | None = None) -> Tensor:
+        if (other := self._other(payload)) is not None:
+            return other.mask(payload, out)
         return self._join(payload, out, lambda piece, room: piece.codec.mask(piece, room))
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
@@ -167,6 +196,20 @@ def cuts(samples: int, parts: int) -> list[tuple[int, int]]:
     """First and last sample (not included) of at most so many parts, as equal as can be."""
     count = max(1, min(parts, samples))
     return [(i * samples // count, (i + 1) * samples // count) for i in range(count)]
+
+
+def _joined(parts: list[Tensor], device: torch.device, allocate: Allocate) -> Tensor:
+    """Lengths and parts, all at multiples of 16."""
+    lengths = struct.pack(f"<{len(parts)}Q", *(part.numel() for part in parts))
+    front = torch.frombuffer(bytearray(lengths), dtype=torch.uint8).to(device)
+    data = allocate(sum(_aligned(part.numel()) for part in (front, *parts)), device)
+    start = 0
+    for part in (front, *parts):
+        end = start + part.numel()
+        data[start:end] = part
+        start = _aligned(end)
+        data[end:start] = 0  # the same bytes every time
+    return data
 
 
 def _aligned(nbytes: int) -> int:

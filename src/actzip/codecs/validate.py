@@ -23,7 +23,7 @@ from torch import Tensor
 from actzip.codecs.memory_order import extent, spaced, unexpand
 
 if TYPE_CHECKING:
-    from actzip.codecs.base import Payload
+    from actzip.codecs.payload import Payload
 
 #: Version of the payload format; it changes when the meaning of any stored byte changes.
 FORMAT = 2

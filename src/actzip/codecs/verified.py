@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from actzip.codecs.base import Allocate, Payload, fresh
 from actzip.codecs.bounded import Bounded
+from actzip.codecs.payload import Allocate, Payload, fresh
 
 
 class BrokenBoundError(AssertionError):

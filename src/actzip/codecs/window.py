@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 
 from actzip import kernels
-from actzip.codecs.base import Allocate, Codec, Payload, PayloadError, register
+from actzip.codecs import unsettled
+from actzip.codecs.base import Codec
+from actzip.codecs.payload import Allocate, Coded, Payload, PayloadError
+from actzip.codecs.registry import register
 from actzip.kernels.reference.index import packed_size
 
 
@@ -63,14 +66,18 @@ class Window(Codec):
     def least_bytes(self, x: Tensor) -> int:
         return packed_size(x.numel(), self.bits)
 
-    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor | Coded:
         places = torch.empty(x.numel(), dtype=torch.uint8, device=x.device)
-        if x.numel() and not kernels.of(x, "window").encode(x, self._geometry(x.shape), places):
+        wrong: int | Tensor = 0
+        if x.numel():
+            wrong = kernels.of(x, "window").encode(x, self._geometry(x.shape), places)
+        waits = isinstance(wrong, Tensor) and not unsettled.reading_is_free(x.device)
+        if not waits and int(wrong):
             raise ValueError(f"{self!r}: an index lies outside its window")
         data = allocate(packed_size(x.numel(), self.bits), x.device)
         if self.bits and x.numel():
             kernels.of(x, "index").encode(places, 0, self.bits, data)
-        return data
+        return Coded(data, word=wrong) if waits and isinstance(wrong, Tensor) else data
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
         data = payload.data
@@ -81,9 +88,10 @@ class Window(Codec):
         places = torch.zeros(out.numel(), dtype=torch.uint8, device=out.device)
         if self.bits and out.numel():
             kernels.of(out, "index").decode(data, 0, self.bits, places)
-        if out.numel() and not kernels.of(out, "window").decode(
-            places, self._geometry(out.shape), out
-        ):
+        if not out.numel():
+            return
+        wrong = kernels.of(out, "window").decode(places, self._geometry(out.shape), out)
+        if not self._trusted(payload) and int(wrong):
             raise PayloadError("a place lies outside the window or the map; the bytes are damaged")
 
     def _view(self, x: Tensor) -> Tensor | None:

@@ -27,6 +27,7 @@ class Board:
     def __init__(self, console: Console, runs: Sequence[Run]) -> None:
         self.results: list[Result] = []
         self.failed: dict[str, str] = {}  #: the errors of runs that failed, by their names
+        self.skipped: dict[str, str] = {}  #: why runs were not begun, by their names
         self._console = console
         self._labels = list(dict.fromkeys(run.label for run in runs))
         self._seeds = len(runs) // max(1, len(self._labels))
@@ -67,11 +68,17 @@ class Board:
         self.failed[run.name] = error
         self._say(f"{run.name} failed: {short(error)}")
 
+    def skip(self, run: Run, why: str) -> None:
+        self.skipped[run.name] = why
+        self._say(f"{run.name} skipped: {why}")
+
     def rows(self) -> list[Row]:
         """The results so far, in the order in which the methods were named."""
-        errors = {name.rpartition(", seed ")[0]: short(text) for name, text in self.failed.items()}
-        found = {row.label: row for row in rows(self.results, errors)}
-        return [found[label] for label in self._labels if label in found]
+        found = {name: f"skipped: {why}" for name, why in self.skipped.items()}
+        found |= {name: f"failed: {short(text)}" for name, text in self.failed.items()}
+        errors = {name.rpartition(", seed ")[0]: text for name, text in found.items()}
+        made = {row.label: row for row in rows(self.results, errors)}
+        return [made[label] for label in self._labels if label in made]
 
     def _say(self, line: str) -> None:
         self._now = ("", "")
@@ -102,7 +109,7 @@ def table(shown: Sequence[Row], task: Task, states: dict[str, str] | None = None
     if states is not None:
         made.add_column("state")
     elif any(row.error for row in shown):
-        made.add_column("failed", overflow="fold")
+        made.add_column("why not", overflow="fold")
     for row in shown:
         last = [states.get(row.label, "")] if states is not None else [row.error]
         made.add_row(*cells(row, task), *(last if len(made.columns) > 8 else []))

@@ -17,7 +17,7 @@ from actzip.commands.board import short
 from actzip.commands.progress import Bar
 from actzip.commands.table import LEGEND, table
 from actzip.commands.write import write_report
-from actzip.memory.measure import call_fresh
+from actzip.memory.fresh_process import call_fresh
 from actzip.methods import METHODS
 from actzip.tasks import engine, run_folder
 from actzip.tasks.comparison import folder_name
@@ -67,18 +67,18 @@ def train(
     strict: options.Strict = None,
     threads: options.Threads = None,
     out: Annotated[
-        Path | None, options.option("Folder for metrics, checkpoint, result and report.")
+        Path | None, options.option("Folder for metrics, state, result and report.")
     ] = None,
-    checkpoint: Annotated[Path | None, options.option("Another place for the checkpoint.")] = None,
+    state: Annotated[Path | None, options.option("Another file to save the state in.")] = None,
     resume: Annotated[
-        Path | None, options.option("A run's folder or checkpoint to go on from.")
+        Path | None, options.option("A run's folder or saved state to go on from.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Train a model; with several methods, once per method, and compare the costs.
 
     Without any option: a small ResNet on handwritten digits, plain and compressed. Ctrl-C
-    leaves a checkpoint; `--resume` goes on from it bit for bit. Under torchrun all processes
+    saves the state; `--resume` goes on from it bit for bit. Under torchrun all processes
     train one model together, each with its part of every batch.
     """
     with options.refusals():
@@ -102,7 +102,7 @@ def train(
         folder = folder.parent
         run_folder.replace_text(folder / RESULTS, json.dumps(figures(results), indent=1) + "\n")
     report = write_report(folder, results, rows(results))
-    console.print(f"metrics, checkpoint and result: {folder}", markup=False, soft_wrap=True)
+    console.print(f"metrics, saved state and result: {folder}", markup=False, soft_wrap=True)
     console.print(f"report: {report}", markup=False, soft_wrap=True)
     if as_json:
         options.print_json(figures(results))
@@ -115,7 +115,7 @@ class Job:
 
     config: Config
     out: Path
-    checkpoint: Path | None = None
+    state: Path | None = None
     resume: Path | None = None
     ranks: Ranks = field(default_factory=Ranks)
 
@@ -140,22 +140,22 @@ class Job:
 
     @property
     def _hint(self) -> str:
-        place = self.checkpoint or self.out
-        saved = (place / run_folder.CHECKPOINT if place == self.out else place).exists()
+        place = self.state or self.out
+        saved = (place / run_folder.STATE if place == self.out else place).exists()
         return f"go on with: actzip train --resume {place}" if saved else "nothing was saved yet"
 
     def loop(self) -> engine.Loop:
         """The run, ready to go on."""
-        if self.checkpoint is not None and self.checkpoint.is_dir():
-            raise ValueError(f"--checkpoint {self.checkpoint} is a folder; name a file in it")
+        if self.state is not None and self.state.is_dir():
+            raise ValueError(f"--state {self.state} is a folder; name a file in it")
         files = run_folder.Journal(None)
         if self.ranks.first:
-            for place in filter(None, (self.out, self.checkpoint and self.checkpoint.parent)):
+            for place in filter(None, (self.out, self.state and self.state.parent)):
                 run_folder.check_place(place)
-            files = run_folder.Journal(self.out, self.checkpoint)
+            files = run_folder.Journal(self.out, self.state)
         made = engine.Loop(self.config, engine.load(self.config), files, ranks=self.ranks)
         if self.resume is not None:
-            made.load_state_dict(run_folder.read_checkpoint(self.resume))
+            made.load_state_dict(run_folder.read_state(self.resume))
         return made
 
 
@@ -164,9 +164,9 @@ def _jobs(params: dict[str, Any], ranks: Ranks) -> list[Job]:
     if params["resume"] is not None:
         return [replace(_resumed(given, params), ranks=ranks)]
     configs = [make(**given, method=name, options=own) for name, own in _methods(params)]
-    first, out, checkpoint = configs[0], params["out"], params["checkpoint"]
-    if len(configs) > 1 and checkpoint is not None:
-        raise ValueError("--checkpoint is for one method; with several each has one in --out")
+    first, out, state = configs[0], params["out"], params["state"]
+    if len(configs) > 1 and state is not None:
+        raise ValueError("--state is for one method; with several each has one in --out")
     if out is None:
         what = first.method if len(configs) == 1 else "methods"
         out = options.free(options.RUNS / f"{first.task}-{first.model}-{what}")
@@ -177,7 +177,7 @@ def _jobs(params: dict[str, Any], ranks: Ranks) -> list[Job]:
     elif out.exists() and any(each.suffix != run_folder.NEW for each in out.iterdir()):
         raise ValueError(f"--out {out} is there already; --resume it, or name another folder")
     if len(configs) == 1:
-        return [Job(first, out, checkpoint, ranks=ranks)]
+        return [Job(first, out, state, ranks=ranks)]
     if ranks.world > 1:
         raise ValueError("under torchrun one method is trained with; name it with --method")
     return [Job(each, out / folder_name(each)) for each in configs]
@@ -196,9 +196,9 @@ def _methods(params: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _resumed(given: dict[str, Any], params: dict[str, Any]) -> Job:
-    """The run of a checkpoint; an option that differs from its own is refused."""
+    """A run from its saved state; an option that differs from its own is refused."""
     resume: Path = params["resume"]
-    config = read_config(run_folder.read_checkpoint(resume))
+    config = read_config(run_folder.read_state(resume))
     if params["method"]:
         (given["method"], given["options"]), *others = _methods(params)
         if others:
@@ -210,7 +210,7 @@ def _resumed(given: dict[str, Any], params: dict[str, Any]) -> Job:
                 "a resumed run keeps its settings: leave the option out"
             )
     folder = resume if resume.is_dir() else resume.parent
-    return Job(config, params["out"] or folder, params["checkpoint"] or None, resume)
+    return Job(config, params["out"] or folder, params["state"] or None, resume)
 
 
 def _here(loop: engine.Loop, job: Job, console: Console) -> Result:

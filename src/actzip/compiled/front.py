@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from actzip.autograd import nesting
 from actzip.autograd.compiled import LISTENERS
 from actzip.autograd.failures import Failures
-from actzip.autograd.forward_pass import Trace
-from actzip.autograd.ledger import Row
+from actzip.autograd.forward_pass import ForwardPass
+from actzip.autograd.ledger import Fate, Row
 from actzip.codecs.base import Codec
 from actzip.codecs.keep import Keep
+from actzip.codecs.mask import BitMask
 from actzip.compiled import installation, ops
 from actzip.compiled.rewrite import Wish, site_of
 from actzip.methods.base import Policy
@@ -28,7 +29,7 @@ from actzip.methods.base import Policy
 class _Run:
     """A graph that runs: its pass, where it is in the model, and how many tensors are to come."""
 
-    def __init__(self, trace: Trace, path: str, packs: int, own: bool):
+    def __init__(self, trace: ForwardPass, path: str, packs: int, own: bool):
         self.trace, self.path, self.packs, self.own = trace, path, packs, own
 
 
@@ -41,8 +42,8 @@ class Front(ops.Hearer):
         policy: Callable[[], Policy],
         min_bytes: int,
         root: Callable[[], nn.Module | None],
-        begin: Callable[[nn.Module | None], Trace],
-        finish: Callable[[Trace], None],
+        begin: Callable[[nn.Module | None], ForwardPass],
+        finish: Callable[[ForwardPass], None],
         failures: Failures,
     ):
         self.key = key
@@ -83,7 +84,7 @@ class Front(ops.Hearer):
 
     def _open(self, graph: dict[str, Any]) -> int:
         running = [w for w in nesting.at_work() if w.key == self.key]
-        trace = running[-1].trace if running else self._begin(self._root())
+        trace = running[-1].forward_pass if running else self._begin(self._root())
         path, seed = trace.compiled()
         path = ".".join(part for part in path.split(".") if part and part != "_orig_mod")
         run = _Run(trace, path, int(graph["packs"]), not running)
@@ -91,9 +92,9 @@ class Front(ops.Hearer):
             if said.get("small"):
                 trace.add_small(int(said["bytes"]))
             else:
-                row = Row(site_of(said, path), int(said["bytes"]), int(said["bytes"]))
-                row.reason = said["reason"]
-                trace.add(row)
+                nbytes = int(said["bytes"])
+                where, why = site_of(said, path), said["reason"]
+                trace.add(Row(where, nbytes, Fate.LEFT, nbytes, reason=why))
         self._local.run = run
         self._count(run, 0)
         return seed
@@ -121,10 +122,11 @@ class Front(ops.Hearer):
         run: _Run | None = getattr(self._local, "run", None)
         if run is None:
             return
-        row = Row(site_of(site, run.path), x.numel() * x.element_size(), nbytes)
+        row = Row(site_of(site, run.path), x.numel() * x.element_size(), stored_bytes=nbytes)
         if isinstance(codec, Keep):
             row.reason = self._policy().reason(row.site)
         else:
+            row.fate = Fate.BITS if isinstance(codec, BitMask) else Fate.STORED
             row.codec, row.precision = repr(codec), codec.precision()
         run.trace.add(row)
         self._count(run, 1)

@@ -16,7 +16,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from actzip.control.backward import Backward, Formula, Weights, chunks, wide
+from actzip.control.backward import Backward, ErrorWeights, Formula, chunks, wide
 from actzip.control.curves import probe, probes
 
 _SCORES = 1 << 17  #: of P computed with together: attention never holds all of P, nor may we
@@ -88,10 +88,10 @@ def _cut(t: Tensor, samples: slice, heads: slice, dtype: torch.dtype) -> Tensor:
 def attention(slot: str) -> Formula:
     """Of one of the four operands, whatever the backend: heads are the second dimension."""
 
-    def formula(b: Backward) -> Weights:
+    def formula(b: Backward) -> ErrorWeights:
         wanted = (b.gives(0), b.gives(1), b.gives(2))
         if not any(wanted):
-            return Weights()
+            return ErrorWeights()
         if b.saved["dropout_p"]:
             raise ValueError("what attention's own dropout left out is not known")
         q, k = b.saved["query"], b.saved["key"]
@@ -109,7 +109,7 @@ def attention(slot: str) -> Formula:
                     continue
                 bent = partial(part.gradients, slot)
                 w[i:j, heads] = probe(b.x[i:j, heads], bent, probes(b.x), generator)
-        return Weights(input=w)
+        return ErrorWeights(input=w)
 
     return formula
 

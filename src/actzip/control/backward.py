@@ -40,7 +40,7 @@ class Backward:
         """The same for the largest of them: the weight, not the bias."""
         return max((g.numel() for g, is_leaf in self._given() if is_leaf), default=0)
 
-    def loudness(self) -> Tensor:
+    def mean_peak_grad(self) -> Tensor:
         """The mean over samples of max |gY|."""
         outer = self.outer if self.outer.dim() > 1 else self.outer.view(-1, 1)
         rest = list(range(1, outer.dim()))  # not flattened: that would copy a channels_last one
@@ -57,7 +57,7 @@ class Backward:
 
 
 @dataclass(frozen=True)
-class Weights:
+class ErrorWeights:
     """w for the gradients of parameters and for those that travel on; both broadcast to x.
 
     `worst_…`: for |e| <= 1 everywhere, ‖Δg‖² is at most the sum of these over the channels. None
@@ -70,7 +70,7 @@ class Weights:
     worst_input: Tensor | None = None
 
 
-Formula = Callable[[Backward], Weights]
+Formula = Callable[[Backward], ErrorWeights]
 
 
 def energy_of(t: Tensor) -> float:

@@ -58,7 +58,7 @@ def trail(b: Backward) -> Trail | None:
     return Trail(normal, scale.square() * energy)
 
 
-def weights(b: Backward, left: Trail) -> Tensor | None:
+def trail_weights(b: Backward, left: Trail) -> Tensor | None:
     """h of each channel: E‖ΔgW‖² = Σ s_k²·h_k at the op that made the BatchNorm's input.
 
     None where its gradient is not that of a convolution's or matmul's parameter.

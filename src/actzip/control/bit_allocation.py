@@ -1,4 +1,4 @@
-"""Bits over layers: one problem over all samples of all of them; a layer's share is its average.
+"""Bits over sites: one problem over all samples of all of them; a site's share is its average.
 
 An item is a sample of a site, or a site whose samples have no bits of their own. An item of b bits
 has the error C/(2^b − 1)² with C = w·range²/12, and Σ elements·b stays within the budget.
@@ -17,18 +17,17 @@ from torch import Tensor
 
 from actzip.codecs.memory_order import by_sample
 from actzip.control import allocate
-from actzip.control.statistics import Reading
+from actzip.control.propagation import Effect, nonzero
 
 Floats = NDArray[np.float64]
 
 _LOOK = 4  #: groups of a sample whose ranges are looked at; all of them would cost a pass over x
-_BELOW = 2.0  #: what a trail does in all layers below, for 1 in the first: 1.1 to 5 in a ResNet
 _CURVED = 3  #: fewest bits of a curved site, where the budget allows
 
 
 @dataclass
-class Layer:
-    """A site as the last forward met it."""
+class CodedSite:
+    """A site that is to have bits, as its tensor was in the last forward."""
 
     elements: int
     relu: bool
@@ -36,25 +35,6 @@ class Layer:
     split: bool  #: its samples have bits of their own
     curved: bool  #: a coarse code would bias the gradient, which no number of steps averages out
     ranges: Tensor  #: mean squared range of the groups of each sample
-
-
-@dataclass(frozen=True)
-class Load:
-    """What one op that reads a site's tensor does with its errors."""
-
-    reading: Reading
-    travel: float  #: E‖Δg‖² of the parameters below, for 1 in what it passes on
-    trail: float = 0.0  #: E‖Δg‖² = s²·trail in the layer below a BatchNorm
-
-    def weights(self) -> Tensor:
-        """w of each sample."""
-        r = self.reading
-        own, travelling = r.parameter * r.parameter_focus, r.input * r.input_focus
-        w = own + travelling * self.travel
-        if self.trail:  # an error of gγ that all positions share: it comes from where gγ's does
-            like = own if float(own.sum()) > 0 else travelling
-            w = w + _BELOW * self.trail * like / like.sum().clamp(min=1e-300)
-        return w
 
 
 @dataclass
@@ -76,8 +56,8 @@ class _Problem:
 
 
 def averages(
-    layers: Mapping[str, Layer],
-    loads: Mapping[str, list[Load]],
+    sites: Mapping[str, CodedSite],
+    effects: Mapping[str, list[Effect]],
     bits: float,
     bn_bits: float | str | None = None,
     by_sample: bool = False,
@@ -91,21 +71,21 @@ def averages(
     """
     found: dict[str, float] = {}
     problems: list[_Problem] = []
-    for name, load in loads.items():
-        layer = layers[name]
-        if layer.norm and isinstance(bn_bits, (int, float)):
+    for name, read in effects.items():
+        site = sites[name]
+        if site.norm and isinstance(bn_bits, (int, float)):
             found[name] = float(bn_bits)
             continue
-        c = _sensitivities(layer, load, by_sample)
+        c = _sensitivities(site, read, by_sample)
         if not np.isfinite(c).all():
             return {}
-        ladder = _ladder(name, layer, c, zero=layer.relu and bits >= 2)
-        if layer.norm and bn_bits == "conv" and problems:
+        ladder = _ladder(name, site, c, zero=site.relu and bits >= 2)
+        if site.norm and bn_bits == "conv" and problems:
             problems[-1].join(name, ladder)
         else:
             problems.append(ladder)
     if problems:
-        budget = bits * sum(layers[n].elements for p in problems for n in p.names)
+        budget = bits * sum(sites[n].elements for p in problems for n in p.names)
         found.update(_solve(problems, budget))
     return found
 
@@ -123,22 +103,22 @@ def _solve(problems: list[_Problem], budget: float) -> dict[str, float]:
     return found
 
 
-def _sensitivities(layer: Layer, loads: list[Load], by_sample: bool) -> Floats:
+def _sensitivities(site: CodedSite, effects: list[Effect], by_sample: bool) -> Floats:
     """C of the site's items."""
-    samples = layer.ranges.numel()
+    samples = site.ranges.numel()
     w = torch.zeros(samples, dtype=torch.float64)
-    for load in loads:
-        each = load.weights()
-        if not layer.relu:  # zeros get an error like all others; a ReLU's are known
-            each = each / max(1 - float(load.reading.zeros), 1e-6)
+    for effect in effects:
+        each = effect.weights()
+        if not site.relu:  # zeros get an error like all others; a ReLU's are known
+            each = each / nonzero(effect.reading)
         w += each if by_sample and each.numel() == samples else each.mean()
-    c: Floats = (w * layer.ranges / 12).numpy()
-    return c if layer.split else c.sum(keepdims=True)
+    c: Floats = (w * site.ranges / 12).numpy()
+    return c if site.split else c.sum(keepdims=True)
 
 
-def _ladder(name: str, layer: Layer, c: Floats, zero: bool) -> _Problem:
-    cost, error = allocate.bits_ladder(c, np.full(len(c), layer.elements / len(c)), zero=zero)
-    return _Problem([name], layer.curved, cost, error)
+def _ladder(name: str, site: CodedSite, c: Floats, zero: bool) -> _Problem:
+    cost, error = allocate.bits_ladder(c, np.full(len(c), site.elements / len(c)), zero=zero)
+    return _Problem([name], site.curved, cost, error)
 
 
 def _without_coarse(cost: Floats, error: Floats, curved: NDArray[Any], budget: float) -> Floats:

@@ -1,12 +1,13 @@
-"""How large may the error of each stored tensor be, for what its layers' gradients can stand?
+"""How large may the error of each stored tensor be, for what its layers' gradients tolerate?
 
 AC-GC and COMET ask the same: with |e| <= eb in a stored tensor, spread evenly by dither, how large
 may eb be, if the gradients of layer l may be off by E‖Δg‖² <= A_l? A layer is hit by
 
 - the code of its own input, Σ eb²·q with q = w/3 (or the worst case of control/error.py);
 - a BatchNorm on its output, Σ eb²·h with the trail h of control/batchnorm_trail.py;
-- noise that travels: site j, met later in forward, puts ρⱼ = Σ eb²·t/‖g‖² of relative noise into
-  the gradient, t as q, and the layer absorbs p_l·Σρⱼ (control/travel.py).
+- noise that travels: site j, later in forward, puts ρⱼ = Σ eb²·t/‖g‖² of relative noise into
+  the gradient, t as q, of which R_lj reaches the layer: it absorbs p_l·Σ R_lj·ρⱼ
+  (control/propagation.py).
 
 A share of A_l is for what travels, and is divided among the sites by control/waterfill.py. The rest
 is divided between own code and trail such that both take the fewest bits.
@@ -21,31 +22,31 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from actzip.control.propagation import Propagation, nonzero
 from actzip.control.reading import Reading
-from actzip.control.travel import absorbed
-from actzip.control.waterfill import fill
+from actzip.control.waterfill import fill, weighted
 
 Floats = NDArray[np.float64]
 
-#: Parts of what a layer stands that may be given to noise that travels.
+#: Parts of what a layer tolerates that may be given to noise that travels.
 SHARES = (0.0, 1 / 64, 1 / 16, 1 / 4, 1 / 2, 3 / 4)
 
 _FINEST = 2.0**-20  #: of the peak: below, float32 has hardly any rounding to save
 
 
 @dataclass(frozen=True)
-class Load:
-    """What one op that reads a site's tensor can stand."""
+class Limit:
+    """What a layer that reads a site's tensor tolerates."""
 
     reading: Reading
-    stands: float  #: A_l: E‖Δg‖² of its parameters
+    tolerance: float  #: A_l: E‖Δg‖² of its parameters
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A site as backward and the forward before it saw it."""
+class BoundedSite:
+    """A site that is to have a bound, with the layers that read its tensor."""
 
-    loads: Mapping[str, Load]  #: by the layer's name
+    limits: Mapping[str, Limit]  #: by the layer's name
     elements: int
     channels: bool = False  #: an error for each channel; else one for the tensor
     dense: bool = False  #: zeros get an error, too
@@ -62,7 +63,7 @@ class Seen:
         if worst:
             q, t = r.worst_parameter, r.worst_input
         else:  # a dithered error is uniform within ±eb: its variance is eb²/3
-            full = 3 * (max(1 - float(r.zeros), 1e-6) if self.dense else 1.0)
+            full = 3 * (nonzero(r) if self.dense else 1.0)
             q, t = r.channel_parameter / full, r.channel_input / full
         if not self.channels:
             q, t = q.sum().view(1), t.sum().view(1)
@@ -70,7 +71,7 @@ class Seen:
 
     @cached_property
     def peak(self) -> Floats:
-        found = [load.reading.peak.numpy() for load in self.loads.values()]
+        found = [limit.reading.peak.numpy() for limit in self.limits.values()]
         largest: Floats = np.max([p if self.channels else p.max(keepdims=True) for p in found], 0)
         return np.maximum(largest, float(np.finfo(np.float32).tiny))
 
@@ -79,119 +80,173 @@ class Seen:
 Trails = Mapping[tuple[str, str], Floats]
 
 
-def errors(
-    sites: Mapping[str, Seen], trails: Trails, share: float, worst: bool = False
+def cheapest(
+    sites: Mapping[str, BoundedSite],
+    trails: Trails,
+    propagation: Propagation,
+    worst: bool = False,
 ) -> dict[str, Floats]:
-    """eb of each site, one number or one per channel; sites are in the order of forward.
+    """eb of each site, one number or one per channel: of all shares for travelling noise the one
+    that takes the fewest bits, -Σ log eb. Sites are in the order of forward.
 
     With several channels each adds the same to the gradients' error: of all ways to spread it
-    this takes the fewest bits, -Σ log eb, as all channels have equally many elements.
+    this takes the fewest bits, as all channels have equally many elements.
     """
-    layers = [layer for seen in sites.values() for layer in seen.loads]
-    reserved = dict.fromkeys(layers, share)
-    kept, scale = _divide(sites, trails, _own(sites, reserved, worst), share)
-    both = {layer: share + kept[layer] for layer in layers}
-    squares = {n: s * scale[n] for n, s in _own(sites, both, worst).items()}
-    squares = _limit(sites, squares, share, worst)
-    spare = _own(sites, _used(sites, trails, squares, share, worst), worst)
-    makers = {site for site, _ in trails}
-    found = {}
-    for name, seen in sites.items():
-        noisy = name in makers or _travels(seen, worst)
-        square = squares[name] if noisy else spare[name]
-        found[name] = np.clip(np.sqrt(square), seen.peak * _FINEST, seen.peak)
-    return found
-
-
-def cheapest(sites: Mapping[str, Seen], trails: Trails, worst: bool = False) -> dict[str, Floats]:
-    """The errors with the share for travelling noise that takes the fewest bits, -Σ log eb."""
 
     def saved(found: Mapping[str, Floats]) -> float:
-        return sum(seen.elements * float(np.log(found[n]).mean()) for n, seen in sites.items())
+        return sum(site.elements * float(np.log(found[n]).mean()) for n, site in sites.items())
 
-    return max((errors(sites, trails, share, worst) for share in SHARES), key=saved)
-
-
-def _own(
-    sites: Mapping[str, Seen], reserved: Mapping[str, float], worst: bool
-) -> dict[str, Floats]:
-    """eb² by what the layers that read a site stand, less the part that each has reserved.
-
-    inf where nothing limits it.
-    """
-    found = {}
-    for name, seen in sites.items():
-        size = len(seen.peak)
-        square = np.full(size, np.inf)
-        for layer, load in seen.loads.items():
-            q, _ = seen.coefficients(load.reading, worst)
-            allowed = load.stands * _rest(reserved[layer], worst)
-            each = np.divide(allowed / size, q, out=np.full(size, np.inf), where=q > 0)
-            square = np.minimum(square, each)
-        # channels that nothing limits, beside others: as far as they can matter
-        found[name] = np.minimum(square, seen.peak**2) if np.isfinite(square).any() else square
-    return found
+    problem = _Problem(sites, trails, propagation, worst)
+    return max((problem.errors(share) for share in SHARES), key=saved)
 
 
-def _used(
-    sites: Mapping[str, Seen],
-    trails: Trails,
-    squares: Mapping[str, Floats],
-    share: float,
-    worst: bool,
-) -> dict[str, float]:
-    """The part of A_l that trails and travelling noise take in fact, not more than was reserved."""
-    kept, _ = _divide(sites, trails, squares, share)
-    above = 0.0
-    for name in reversed(list(sites)):
-        seen = sites[name]
-        for layer, load in seen.loads.items():
-            if load.stands > 0:
-                kept[layer] += min(share, above * _takes(load.reading) / load.stands)
-        above += _noise(seen, squares[name], worst)
-    return kept
+class _Problem:
+    """The bounds of all sites, for a share of the tolerances that is for noise that travels."""
 
+    def __init__(
+        self,
+        sites: Mapping[str, BoundedSite],
+        trails: Trails,
+        propagation: Propagation,
+        worst: bool,
+    ):
+        self.sites, self.trails, self.worst = sites, trails, worst
+        self.limits = {layer: v for site in sites.values() for layer, v in site.limits.items()}
+        #: E‖Δg‖² that a layer absorbs for relative noise 1, and not less than its own signal: a
+        #: gradient that is noisier than it is large is of no use to parameters that store nothing
+        #: here, an embedding's say
+        self.absorbs = {
+            layer: max(propagation.absorbs(layer), float(v.reading.parameter_signal))
+            for layer, v in self.limits.items()
+        }
+        self.noisy = [self._is_noisy(site) for site in sites.values()]
+        at = list(self.limits)
+        self.reach = np.zeros((len(at), len(sites)))  # R: layers, sites
+        for j, site in enumerate(sites.values()):
+            for layer, v in site.limits.items():
+                if (site.coefficients(v.reading, worst)[1] > 0).any():
+                    self.reach[:, j] += propagation.relative(layer, at)
 
-def _takes(r: Reading) -> float:
-    """What a layer absorbs of travelling noise, and not less than its own signal.
+    def errors(self, share: float) -> dict[str, Floats]:
+        """eb of each site."""
+        kept, scale = self._divide(self._own(dict.fromkeys(self.limits, share)), share)
+        both = {layer: share + part for layer, part in kept.items()}
+        squares = {n: s * scale[n] for n, s in self._own(both).items()}
+        squares = self._limited(squares, share)
+        spare = self._own(self._used(squares, share))
+        makers = {site for site, _ in self.trails}
+        found = {}
+        for (name, site), noisy in zip(self.sites.items(), self.noisy, strict=True):
+            square = squares[name] if noisy or name in makers else spare[name]
+            found[name] = np.clip(np.sqrt(square), site.peak * _FINEST, site.peak)
+        return found
 
-    A gradient that is noisier than it is large is of no use to parameters that store nothing
-    here, an embedding's say.
-    """
-    return max(absorbed(r), float(r.parameter_signal))
+    def _own(self, reserved: Mapping[str, float]) -> dict[str, Floats]:
+        """eb² by what the layers that read a site tolerate, less the part that each has reserved.
 
+        inf where nothing limits it.
+        """
+        found = {}
+        for name, site in self.sites.items():
+            size = len(site.peak)
+            square = np.full(size, np.inf)
+            for layer, limit in site.limits.items():
+                q, _ = site.coefficients(limit.reading, self.worst)
+                allowed = limit.tolerance * self._rest(reserved[layer])
+                each = np.divide(allowed / size, q, out=np.full(size, np.inf), where=q > 0)
+                square = np.minimum(square, each)
+            # channels that nothing limits, beside others: as far as they can matter
+            finite = np.isfinite(square).any()
+            found[name] = np.minimum(square, site.peak**2) if finite else square
+        return found
 
-def _rest(share: float, worst: bool) -> float:
-    """What is left of 1: independent errors add in squares, errors that conspire as they are."""
-    return (1 - share**0.5) ** 2 if worst else 1 - share
+    def _rest(self, share: float) -> float:
+        """What is left of 1: independent errors add in squares, those that conspire as they are."""
+        return float((1 - share**0.5) ** 2) if self.worst else 1 - share
 
+    # -- trails ----------------------------------------------------------------------------
 
-def _divide(
-    sites: Mapping[str, Seen],
-    trails: Trails,
-    squares: Mapping[str, Floats],
-    share: float,
-) -> tuple[dict[str, float], dict[str, float]]:
-    """What part of A_l each layer keeps for trails, and how much less eb² their sites get for it.
+    def _divide(
+        self, squares: Mapping[str, Floats], share: float
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """What part of A_l each layer keeps for trails, and how much less eb² their sites get.
 
-    With a part c for the trail and 1 − c for its own code a layer saves log(1 − c) bits an element
-    and the BatchNorm log c: best at c in proportion to the elements, or less if less is needed.
-    """
-    home = {layer: name for name, seen in sites.items() for layer in seen.loads}
-    kept, scale = dict.fromkeys(home, 0.0), dict.fromkeys(sites, 1.0)
-    for layer, name in home.items():
-        stands = sites[name].loads[layer].stands
-        from_ = [s for s, to in trails if to == layer and s in squares and stands > 0]
-        need = {s: _trail(trails[s, layer], squares[s]) / stands for s in from_}
-        total = sum(n for n in need.values() if np.isfinite(n))
-        if not total > 0:
-            continue
-        above = sum(sites[s].elements for s in from_)
-        best = (1 - share) * above / (above + sites[name].elements)
-        kept[layer] = min(total, best)
-        for s in from_:
-            scale[s] = min(scale[s], kept[layer] / total)
-    return kept, scale
+        With a part c for the trail and 1 − c for its own code a layer saves log(1 − c) bits an
+        element and the BatchNorm log c: best at c in proportion to the elements, or less if less
+        is needed.
+        """
+        kept, scale = dict.fromkeys(self.limits, 0.0), dict.fromkeys(self.sites, 1.0)
+        home = {layer: site for site in self.sites.values() for layer in site.limits}
+        for layer, limit in self.limits.items():
+            if not limit.tolerance > 0:
+                continue
+            from_ = [s for s, to in self.trails if to == layer and s in squares]
+            need = [_trail(self.trails[s, layer], squares[s]) / limit.tolerance for s in from_]
+            total = sum(n for n in need if np.isfinite(n))
+            if not total > 0:
+                continue
+            above = sum(self.sites[s].elements for s in from_)
+            best = (1 - share) * above / (above + home[layer].elements)
+            kept[layer] = min(total, best)
+            for s in from_:
+                scale[s] = min(scale[s], kept[layer] / total)
+        return kept, scale
+
+    # -- noise that travels ----------------------------------------------------------------
+
+    def _is_noisy(self, site: BoundedSite) -> bool:
+        found = (site.coefficients(v.reading, self.worst)[1] for v in site.limits.values())
+        return any((t > 0).any() for t in found)
+
+    def _limited(self, squares: Mapping[str, Floats], share: float) -> dict[str, Floats]:
+        """eb² such that no layer gets more travelling noise than its share."""
+        caps = np.array([self._noise(site, squares[n]) for n, site in self.sites.items()])
+        pairs = zip(self.sites.values(), self.noisy, strict=True)
+        weights = np.array([float(site.elements) if noisy else 0.0 for site, noisy in pairs])
+        rho = fill(weights, caps, self._rooms(share), self.reach)
+        return {
+            name: self._travelling(site, squares[name], cap, part)
+            for (name, site), cap, part in zip(self.sites.items(), caps, rho, strict=True)
+        }
+
+    def _rooms(self, share: float) -> Floats:
+        """The relative noise that each layer tolerates."""
+        pairs = ((share * v.tolerance, self.absorbs[layer]) for layer, v in self.limits.items())
+        return np.array([part / takes if takes > 0 else np.inf for part, takes in pairs])
+
+    def _used(self, squares: Mapping[str, Floats], share: float) -> dict[str, float]:
+        """The part of A_l that trails and travelling noise take in fact, at most what they may."""
+        kept, _ = self._divide(squares, share)
+        rho = np.array([self._noise(site, squares[n]) for n, site in self.sites.items()])
+        arrives = weighted(self.reach, rho)
+        for (layer, limit), noise in zip(self.limits.items(), arrives, strict=True):
+            if limit.tolerance > 0:
+                kept[layer] += min(share, float(noise) * self.absorbs[layer] / limit.tolerance)
+        return kept
+
+    def _noise(self, site: BoundedSite, square: Floats) -> float:
+        """ρ: the noise that such errors put into the gradients that travel on, relative to them."""
+        total = 0.0
+        for limit in site.limits.values():
+            _, t = site.coefficients(limit.reading, self.worst)
+            signal = float(limit.reading.input_signal)
+            if (t > 0).any() and signal > 0:
+                total = max(total, float(np.where(t > 0, square, 0.0) @ t) / signal)
+        return total
+
+    def _travelling(self, site: BoundedSite, square: Floats, cap: float, rho: float) -> Floats:
+        """eb² that keeps ρ: own bounds made smaller, or, without any, each channel its share."""
+        if cap == 0 or np.isinf(rho):
+            return square
+        if np.isfinite(cap):
+            return square * min(1.0, rho / cap)
+        found = square
+        for limit in site.limits.values():
+            _, t = site.coefficients(limit.reading, self.worst)
+            allowed = rho * float(limit.reading.input_signal) / len(t)
+            most = np.divide(allowed, t, out=np.full(len(t), np.inf), where=t > 0)
+            found = np.minimum(found, most)
+        return found
 
 
 def _trail(h: Floats, square: Floats) -> float:
@@ -199,56 +254,3 @@ def _trail(h: Floats, square: Floats) -> float:
     if len(h) != len(square):
         h = np.full(len(square), h.sum() / len(square))
     return float((np.where(h > 0, square, 0.0) * h).sum()) / 3
-
-
-def _limit(
-    sites: Mapping[str, Seen], squares: Mapping[str, Floats], share: float, worst: bool
-) -> dict[str, Floats]:
-    """eb² such that no layer gets more travelling noise than its share."""
-    caps = np.array([_noise(seen, squares[n], worst) for n, seen in sites.items()])
-    weights = [float(s.elements) if _travels(s, worst) else 0.0 for s in sites.values()]
-    rho = fill(np.array(weights), caps, _rooms(sites, share))
-    return {
-        name: _travelling(seen, squares[name], cap, part, worst)
-        for (name, seen), cap, part in zip(sites.items(), caps, rho, strict=True)
-    }
-
-
-def _travels(seen: Seen, worst: bool) -> bool:
-    return any((seen.coefficients(v.reading, worst)[1] > 0).any() for v in seen.loads.values())
-
-
-def _noise(seen: Seen, square: Floats, worst: bool) -> float:
-    """ρ: the noise that such errors put into the gradients that travel on, relative to them."""
-    total = 0.0
-    for load in seen.loads.values():
-        _, t = seen.coefficients(load.reading, worst)
-        signal = float(load.reading.input_signal)
-        if (t > 0).any() and signal > 0:
-            total = max(total, float(np.where(t > 0, square, 0.0) @ t) / signal)
-    return total
-
-
-def _travelling(seen: Seen, square: Floats, cap: float, rho: float, worst: bool) -> Floats:
-    """eb² that keeps ρ: the own bounds made smaller, or, without any, each channel its share."""
-    if cap == 0 or np.isinf(rho):
-        return square
-    if np.isfinite(cap):
-        return square * min(1.0, rho / cap)
-    found = square
-    for load in seen.loads.values():
-        _, t = seen.coefficients(load.reading, worst)
-        allowed = rho * float(load.reading.input_signal) / len(t)
-        found = np.minimum(found, np.divide(allowed, t, out=np.full(len(t), np.inf), where=t > 0))
-    return found
-
-
-def _rooms(sites: Mapping[str, Seen], share: float) -> Floats:
-    """Σρ that the layers which read each site stand."""
-    rooms = np.full(len(sites), np.inf)
-    for i, seen in enumerate(sites.values()):
-        for load in seen.loads.values():
-            takes = _takes(load.reading)
-            if takes > 0:
-                rooms[i] = min(rooms[i], share * load.stands / takes)
-    return rooms

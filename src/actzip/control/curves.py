@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from actzip.control.backward import Backward, Formula, Weights, chunks, wide
+from actzip.control.backward import Backward, ErrorWeights, Formula, chunks, wide
 
 #: From some rows of the stored tensor and of the gradient that came to the gradient given.
 Gradient = Callable[[Tensor, Tensor], Tensor]
@@ -64,7 +64,7 @@ def _by_rows(b: Backward, gradient: Gradient, count: int) -> Tensor:
 def elementwise(f: Callable[[Tensor, Backward], Tensor]) -> Formula:
     """y = f(x) saved as x: gX = f′(x)·gY, w = f″(x)²·gY²; worst case: the sum of w."""
 
-    def formula(b: Backward) -> Weights:
+    def formula(b: Backward) -> ErrorWeights:
         def gradient(x: Tensor, gy: Tensor) -> Tensor:
             (g,) = torch.autograd.grad(f(x, b), x, gy, create_graph=True)
             return g
@@ -77,19 +77,19 @@ def elementwise(f: Callable[[Tensor, Backward], Tensor]) -> Formula:
 def of_result(slope: Callable[[Tensor], Tensor]) -> Formula:
     """y = f(x) saved as y: gX = slope(y)·gY."""
 
-    def formula(b: Backward) -> Weights:
+    def formula(b: Backward) -> ErrorWeights:
         return _diagonal(b, lambda y, gy: slope(y) * gy)
 
     return formula
 
 
-def _diagonal(b: Backward, gradient: Gradient) -> Weights:
+def _diagonal(b: Backward, gradient: Gradient) -> ErrorWeights:
     if not b.gives(0):
-        return Weights()
+        return ErrorWeights()
     w = _by_rows(b, gradient, 1)
     channel = 1 if w.dim() > 3 else w.dim() - 1
     rest = [d for d in range(w.dim()) if d != channel]
-    return Weights(input=w, worst_input=w.sum(rest) if rest else w)
+    return ErrorWeights(input=w, worst_input=w.sum(rest) if rest else w)
 
 
 def factor(target: int) -> Formula:
@@ -98,13 +98,13 @@ def factor(target: int) -> Formula:
     In x·x one error is in both gradients, and they add up: twice as much of each.
     """
 
-    def formula(b: Backward) -> Weights:
+    def formula(b: Backward) -> ErrorWeights:
         if not b.gives(target):
-            return Weights()
+            return ErrorWeights()
         w = b.outer.to(wide(b.outer)).square().sum_to_size(b.x.shape)
         if _is_same(b.saved.get("self"), b.saved.get("other")):
             w = 2 * w
-        return Weights(parameter=w) if b.leaves[target] else Weights(input=w)
+        return ErrorWeights(parameter=w) if b.leaves[target] else ErrorWeights(input=w)
 
     return formula
 
@@ -118,15 +118,17 @@ def _is_same(a: object, b: object) -> bool:
 def mixing(gradient: Callable[[Tensor, Tensor, int], Tensor]) -> Formula:
     """An op that mixes elements along `dim`."""
 
-    def formula(b: Backward) -> Weights:
+    def formula(b: Backward) -> ErrorWeights:
         if not b.gives(0):
-            return Weights()
+            return ErrorWeights()
         dim = _signed(b.saved["dim"]) % b.x.dim()
         if dim == 0:  # rows are what is mixed
             generator = torch.Generator().manual_seed(b.x.numel())
             gy = b.outer.to(wide(b.x))
-            return Weights(input=probe(b.x, lambda x: gradient(x, gy, 0), probes(b.x), generator))
-        return Weights(input=_by_rows(b, lambda x, gy: gradient(x, gy, dim), probes(b.x)))
+            return ErrorWeights(
+                input=probe(b.x, lambda x: gradient(x, gy, 0), probes(b.x), generator)
+            )
+        return ErrorWeights(input=_by_rows(b, lambda x, gy: gradient(x, gy, dim), probes(b.x)))
 
     return formula
 
@@ -149,7 +151,7 @@ def _signed(dim: int) -> int:
     return dim - 2**64 if dim >= 2**63 else dim
 
 
-def rms_norm(b: Backward) -> Weights:
+def rms_norm(b: Backward) -> ErrorWeights:
     """gX = r·(h − x̃·mean(h·x̃)), h = γ·gZ, over rows of M elements, r kept exactly."""
     size, gamma = math.prod(b.saved["normalized_shape"]), b.saved.get("weight")
     dtype = wide(b.x)
@@ -168,7 +170,7 @@ def rms_norm(b: Backward) -> Weights:
             return g
 
         travels[i:j] = probe(x[i:j], gradient, probes(x), generator)
-    return Weights(
+    return ErrorWeights(
         parameter=own.view(b.x.shape) if b.gives(1) else None,
         input=travels.view(b.x.shape) if b.gives(0) else None,
     )

@@ -21,10 +21,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import grad
 
-from actzip.control.backward import Backward, Weights, chunks, wide
+from actzip.control.backward import Backward, ErrorWeights, chunks, wide
 
 
-def weights(b: Backward) -> Weights | None:
+def error_weights(b: Backward) -> ErrorWeights | None:
     """How an error in x shows in the op's gradients; None when there is no formula for it."""
     formula = b.op.errors.get(b.slot)
     return None if formula is None else formula(b)
@@ -38,19 +38,19 @@ def _rows(t: Tensor, dim: int | list[int]) -> Tensor:
     return torch.cat(sums) if sums else t.sum(dim, keepdim=True).to(wide(t))
 
 
-def _for(b: Backward, target: int, w: Tensor, worst: Tensor) -> Weights:
+def _for(b: Backward, target: int, w: Tensor, worst: Tensor) -> ErrorWeights:
     """w where the gradient of input number `target` is: at a parameter, or travelling on."""
     if not b.gives(target):
-        return Weights()
+        return ErrorWeights()
     if b.leaves[target]:
-        return Weights(parameter=w, worst_parameter=worst)
-    return Weights(input=w, worst_input=worst)
+        return ErrorWeights(parameter=w, worst_parameter=worst)
+    return ErrorWeights(input=w, worst_input=worst)
 
 
 # -- convolution and matmul: gW = Σ gY·x, linear in x ---------------------------------------
 
 
-def convolution(b: Backward, transposed: bool = False) -> Weights:
+def convolution(b: Backward, transposed: bool = False) -> ErrorWeights:
     """gW sums gY·x over all positions, so w at a position is the ‖gY‖² of the outputs it feeds.
 
     Summed over x: C·R·S·‖gY‖², borders aside (padding is read without an error).
@@ -87,7 +87,7 @@ def convolution(b: Backward, transposed: bool = False) -> Weights:
     return _for(b, 1, w, worst)
 
 
-def transposed_convolution(b: Backward) -> Weights:
+def transposed_convolution(b: Backward) -> ErrorWeights:
     """Of a node that is nothing else, and does not say so."""
     return convolution(b, transposed=True)
 
@@ -100,17 +100,17 @@ _CONV_INPUT: dict[int, Callable[..., Tensor]] = {
 }
 
 
-def left(b: Backward) -> Weights:
+def left(b: Backward) -> ErrorWeights:
     """The left operand (…, rows, C) of a product: gB = xᵀ·gY, so w of a row is its ‖gY‖²."""
     return _operand(b, _rows(b.outer, -1), 0)
 
 
-def right(b: Backward) -> Weights:
+def right(b: Backward) -> ErrorWeights:
     """The right operand (…, C, columns): gA = gY·xᵀ, so w of a column is its ‖gY‖²."""
     return _operand(b, _rows(b.outer, -2), 1)
 
 
-def _operand(b: Backward, energy: Tensor, place: int) -> Weights:
+def _operand(b: Backward, energy: Tensor, place: int) -> ErrorWeights:
     """Errors in an operand show in the gradient of the other one."""
     assert b.op.weight is not None, f"{b.node} is a product: its row says where its weight is"
     worst = energy.sum() * (b.x.numel() / b.x.shape[-1])
@@ -120,7 +120,7 @@ def _operand(b: Backward, energy: Tensor, place: int) -> Weights:
 # -- norms -----------------------------------------------------------------------------------
 
 
-def batch_norm(b: Backward) -> Weights:
+def batch_norm(b: Backward) -> ErrorWeights:
     """gγ = Σ gZ·x̃ and gX = γ·r·(gZ − mean gZ − x̃·gγ/M), x̃ normalised, r = 1/std, M = N·H·W:
 
         E(Δgγ)² = s²·r²·‖gZ‖²,   E‖ΔgX‖² = s²·(γ·r²)²·(gγ² + ‖gZ‖² + 2·gγ²/M)/M,
@@ -140,9 +140,9 @@ def batch_norm(b: Backward) -> Weights:
         eps = b.saved["eps"] if "eps" in b.saved else b.saved["epsilon"]  # as cuDNN calls it
         r = (b.saved["running_var"] + eps).rsqrt()
     r = r.to(maps.dtype)
-    own = Weights()
+    own = ErrorWeights()
     if b.gives(1):
-        own = Weights(parameter=r.view(around) ** 2 * maps, worst_parameter=r**2 * m * energy)
+        own = ErrorWeights(parameter=r.view(around) ** 2 * maps, worst_parameter=r**2 * m * energy)
     if not training or not b.gives(0):
         return own
     gamma = b.saved.get("weight")
@@ -168,14 +168,14 @@ def _scale_gradient(b: Backward, r: Tensor) -> Tensor:
     return total * r
 
 
-def layer_norm(b: Backward) -> Weights:
+def layer_norm(b: Backward) -> ErrorWeights:
     """Each row of M elements by itself."""
     gamma, shape = b.saved.get("weight"), tuple(b.saved["normalized_shape"])
     x, gz = (t.reshape(-1, *shape) for t in (b.x, b.outer))
     return _row_norm(b, x, gz, None if gamma is None else gamma.reshape(1, -1), groups=1)
 
 
-def group_norm(b: Backward) -> Weights:
+def group_norm(b: Backward) -> ErrorWeights:
     """Each group of channels of each sample by itself."""
     groups, gamma = int(b.saved["group"]), b.saved.get("weight")
     if gamma is not None:
@@ -184,7 +184,9 @@ def group_norm(b: Backward) -> Weights:
     return _row_norm(b, b.x, b.outer, gamma, groups)
 
 
-def _row_norm(b: Backward, x: Tensor, gz: Tensor, gamma: Tensor | None, groups: int) -> Weights:
+def _row_norm(
+    b: Backward, x: Tensor, gz: Tensor, gamma: Tensor | None, groups: int
+) -> ErrorWeights:
     """gγ = Σ gZ·x̃ and gX = r·(h − mean h − x̃·m), h = γ·gZ, m = mean(h·x̃), over M elements.
 
     An error gives ΔgX = −r²·(e·m + x̃·Σ h·e/M), so that w = r⁴·(m² + h²/M + 2·m·x̃·h/M), and
@@ -204,7 +206,7 @@ def _row_norm(b: Backward, x: Tensor, gz: Tensor, gamma: Tensor | None, groups: 
         travels[i:j] = r[i:j] ** 4 * (m**2 + h**2 / size + 2 * m * normal * h / size)
         worst += 4 * (r[i:j] ** 4 * h.square()).sum()
     has_scale = b.gives(1)
-    return Weights(
+    return ErrorWeights(
         parameter=own.view(b.x.shape) if has_scale else None,
         input=travels.view(b.x.shape) if b.gives(0) else None,
         worst_parameter=own.sum() * rows if has_scale else None,

@@ -1,4 +1,4 @@
-"""What each op that reads a stored tensor told by itself, and whose gradients it gives.
+"""What each op that reads a stored tensor said by itself, and whose gradients it gives.
 
 `Statistics` adds up all ops that read one tensor. A bound for each layer needs them one by one: a
 layer is an op's slot, named as in the report, and its site is the one its tensor is stored for.
@@ -9,14 +9,23 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, fields
+from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 from torch import Tensor, nn
 
 from actzip.control.op import Kind
 from actzip.control.reading import Reading
-from actzip.control.routes import Route
+
+
+@dataclass(frozen=True)
+class Route:
+    """One op that stores something, and where the gradient that it gives goes on to."""
+
+    slots: tuple[str, ...]  #: its layers: an op's slots, as in the report
+    parents: tuple[str, ...]  #: the ops that get the gradient next, by their first slot
+    ends: int  #: parameters that get it as it is: a position embedding
+    biases: int  #: parameters that get the gradient at the op's output as it is
 
 
 class Layers:
@@ -29,24 +38,35 @@ class Layers:
         self._sites: dict[str, str] = {}
         self._trails: dict[tuple[str, str], deque[tuple[int, Tensor]]] = {}
         self._owners: dict[str, list[weakref.ref[nn.Parameter]]] = {}
-        self.routes: dict[str, Route] = {}  #: how ops pass gradients on, by their first layer
+        self._routes: dict[str, Route] = {}
 
     def __iter__(self) -> Iterator[str]:
         """The layers that were read."""
         return (layer for layer, rows in self._readings.items() if rows)
 
-    def meet(self, layer: str, kind: Kind, parameters: Iterable[nn.Parameter]) -> None:
-        """Forward met an op that stores a tensor; it will give these parameters their gradients."""
+    @property
+    def routes(self) -> dict[str, Route]:
+        """How ops pass gradients on, by their first layer, in the order of the last forward."""
+        return dict(self._routes)
+
+    def expect(self, layer: str, kind: Kind, parameters: Iterable[nn.Parameter]) -> None:
+        """A forward pass has stored a tensor that this layer will read; it gives these parameters
+        their gradients."""
         self._kinds[layer] = kind
         self._readings.setdefault(layer, deque(maxlen=self.history))
         self._owners[layer] = [weakref.ref(p) for p in parameters]
+
+    def connect(self, route: Route) -> None:
+        """How an op of this forward pass passes its gradients on; its parents came before it."""
+        self._routes.pop(route.slots[0], None)  # to the end: another graph may have another order
+        self._routes[route.slots[0]] = route
 
     def add(self, step: int, layer: str, site: str, reading: Reading) -> None:
         """What the layer's backward said in the pass `step` of the tensor stored for `site`."""
         _add(self._readings.setdefault(layer, deque(maxlen=self.history)), step, reading)
         self._sites[layer] = site
 
-    def follow(self, step: int, site: str, layer: str, weight: Tensor) -> None:
+    def add_trail(self, step: int, site: str, layer: str, weight: Tensor) -> None:
         """Errors at `site` leave a trail in the gradients of `layer` (batchnorm_trail.py)."""
         rows = self._trails.setdefault((site, layer), deque(maxlen=self.history))
         _add(rows, step, weight)
@@ -80,10 +100,10 @@ class Layers:
             for layer, rows in self._readings.items()
         }
         trails = {key: list(rows) for key, rows in self._trails.items()}
-        routes = {name: astuple(route) for name, route in self.routes.items()}
-        told = {"readings": readings, "trails": trails, "routes": routes}
+        routes = {name: astuple(route) for name, route in self._routes.items()}
+        state = {"readings": readings, "trails": trails, "routes": routes}
         kinds = {layer: kind.value for layer, kind in self._kinds.items()}
-        return {**told, "sites": dict(self._sites), "kinds": kinds}
+        return {**state, "sites": dict(self._sites), "kinds": kinds}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._readings = {
@@ -95,7 +115,7 @@ class Layers:
         }
         self._sites = dict(state["sites"])
         self._kinds = {layer: Kind(value) for layer, value in state.get("kinds", {}).items()}
-        self.routes = {name: Route(*route) for name, route in state["routes"].items()}
+        self._routes = {name: Route(*route) for name, route in state["routes"].items()}
 
 
 def _add(rows: deque[tuple[int, Any]], step: int, value: Any) -> None:

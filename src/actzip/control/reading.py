@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
-from actzip.control.backward import Backward, Weights, energy_of, wide
+from actzip.control.backward import Backward, ErrorWeights, energy_of, wide
 from actzip.control.op import channel_dim
 
 _CHUNK = 1 << 18  #: elements looked at together: backward is where memory is shortest
@@ -47,7 +47,7 @@ class Reading:
     input_focus: Tensor = field(default_factory=lambda: torch.ones(1, dtype=torch.float64))
     weight_count: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
     #: mean over samples of max |g| of the gradient that came
-    loudness: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
+    mean_peak_grad: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
 
     def __add__(self, other: Reading) -> Reading:
         """Both of two ops that read one tensor."""
@@ -136,7 +136,7 @@ class Groups:
     by_sample: bool
 
 
-def reading(b: Backward, w: Weights, x: Tensor, groups: Groups | None = None) -> Reading:
+def reading(b: Backward, w: ErrorWeights, x: Tensor, groups: Groups | None = None) -> Reading:
     """What backward `b` says of the stored tensor x; w has been brought to x's shape."""
     x = x.unsqueeze(0) if x.dim() == 0 else x
     channel = channel_dim(b.op, x.dim())
@@ -174,7 +174,7 @@ def reading(b: Backward, w: Weights, x: Tensor, groups: Groups | None = None) ->
         parameter_signal=torch.tensor(b.signal(True), dtype=torch.float64),
         parameter_count=torch.tensor(b.count(), dtype=torch.float64),
         weight_count=torch.tensor(b.largest(), dtype=torch.float64),
-        loudness=b.loudness().double().cpu(),
+        mean_peak_grad=b.mean_peak_grad().double().cpu(),
         input_signal=torch.tensor(b.signal(False), dtype=torch.float64),
         outer_signal=torch.tensor(energy_of(b.outer), dtype=torch.float64),
         parameter_focus=_ratio(own.ranged, own.sample * mean_range),

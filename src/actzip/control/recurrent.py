@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from actzip.control.backward import Backward, Weights, wide
+from actzip.control.backward import Backward, ErrorWeights, wide
 
 _SAMPLE = 1 << 18  #: numbers before the gates that are made again
 _LSTM = 2  #: what the node calls this kind
@@ -69,16 +69,16 @@ def _unrolled(
         return before, torch.stack(placed), h, c
 
 
-def lstm_input(b: Backward) -> Weights:
+def lstm_input(b: Backward) -> ErrorWeights:
     if not b.gives(1):
-        return Weights()
+        return ErrorWeights()
     return _weights(b, _gate_energy(b), 1)
 
 
-def lstm_output(b: Backward) -> Weights:
+def lstm_output(b: Backward) -> ErrorWeights:
     """Each output is read by the step after it; the last one by none."""
     if not b.gives(2):
-        return Weights()
+        return ErrorWeights()
     energy = _gate_energy(b)
     after = torch.zeros_like(energy)
     if b.saved["reverse"]:
@@ -88,8 +88,8 @@ def lstm_output(b: Backward) -> Weights:
     return _weights(b, after, 2)
 
 
-def _weights(b: Backward, energy: Tensor, target: int) -> Weights:
+def _weights(b: Backward, energy: Tensor, target: int) -> ErrorWeights:
     worst = (energy.sum() * energy.numel()).expand(b.x.shape[-1])
     if b.leaves[target]:
-        return Weights(parameter=energy, worst_parameter=worst)
-    return Weights(input=energy, worst_input=worst)
+        return ErrorWeights(parameter=energy, worst_parameter=worst)
+    return ErrorWeights(input=energy, worst_input=worst)

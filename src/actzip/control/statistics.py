@@ -1,4 +1,4 @@
-"""What backward tells: how much an error in each stored tensor would show in the gradients."""
+"""What backward says: how much an error in each stored tensor would show in the gradients."""
 
 from __future__ import annotations
 
@@ -37,16 +37,15 @@ class Statistics:
     def __init__(self, history: int = 1):
         self.history = history
         self.layers = Layers(history)  #: the same for each op that reads a site, by itself
-        self.by_layer = False  #: whether that is asked for
         self._readings: dict[str, deque[tuple[int, Reading]]] = {}
         self._table: dict[str, Tensor] = {}
         self.indices: Tensor | None = None  #: places in the data set of the samples at hand
         self.together = False  #: several processes train one model, in step
-        self.missing: dict[str, str] = {}  #: sites of which nothing could be told, and why
+        self.missing: dict[str, str] = {}  #: sites of which nothing is known, and why
 
     @property
     def sites(self) -> list[str]:
-        """The sites that were read, in the order in which forward meets them."""
+        """The sites that were read, in the order of forward."""
         return list(self._readings)
 
     @property
@@ -123,8 +122,8 @@ class Statistics:
             for site, rows in self._readings.items()
         }
         table = {k: v.clone() for k, v in self._table.items()}
-        told = {"missing": dict(self.missing), "layers": self.layers.state_dict()}
-        return {"readings": readings, "table": table, **told}
+        rest = {"missing": dict(self.missing), "layers": self.layers.state_dict()}
+        return {"readings": readings, "table": table, **rest}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._readings = {

@@ -1,9 +1,9 @@
 """The same few functions on every backend.
 
 `kernels.of(x, "group").encode(...)` runs the C++ library for a CPU tensor and its plain-PyTorch
-twin for any other; all have the same signatures and write the same bytes. Each format is a module:
-`reference/<format>.py`, `native/<format>.py` and `triton/<format>.py`; what a backend does not have
-comes from the reference.
+twin for any other; all have the functions that forms.py asks for and write the same bytes. Each
+form is a module: `reference/<form>.py`, `native/<form>.py` and `triton/<form>.py`; what a backend
+does not have comes from the next.
 
 `ACTZIP_KERNELS=reference` forces the twin. `ACTZIP_KERNELS=triton` asks for Triton's kernels on a
 GPU, and on a CPU under Triton's interpreter: no GPU has run them yet, so nobody gets them unasked.
@@ -14,37 +14,70 @@ from __future__ import annotations
 import importlib
 import os
 from types import ModuleType
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
-from actzip.kernels import triton
+from actzip.kernels import forms, native, triton
 from actzip.kernels.native import library
 
 #: "reference" or "triton" forces that backend; read from the environment when actzip is imported.
 FORCED = os.environ.get("ACTZIP_KERNELS")
+
+#: The backends of each type of device, best first; a type that is not here has the reference.
+BACKENDS = {"cpu": ("native", "reference")}
+
+#: The forms that a backend has; the reference has all.
+_FORMS = {"native": native.FORMS, "triton": triton.FORMS}
 _MODULES: dict[tuple[str, str], ModuleType] = {}
 
 
 def backend_name(device: torch.device | str = "cpu") -> str:
     """ "native", "triton" or "reference": what a tensor on this device gets now."""
-    return _backend(torch.device(device).type)
+    return _backends(torch.device(device).type)[0]
 
 
-def _backend(kind: str) -> str:
+def _backends(kind: str) -> tuple[str, ...]:
+    """The backends of a type of device, best first; the reference is always the last."""
     if FORCED == "reference":
-        return "reference"
+        return ("reference",)
     if FORCED == "triton" and (kind == "cpu" or (kind == "cuda" and triton.available())):
-        return "triton"
-    return "native" if kind == "cpu" and library.available() else "reference"
+        return "triton", "reference"
+    found = BACKENDS.get(kind, ("reference",))
+    return found if found[0] != "native" or library.available() else found[1:]
 
 
-def of(tensor: Tensor, form: str) -> ModuleType:
-    """The module of kernels for this number format that fits the tensor's device."""
-    key = (_backend(tensor.device.type), form)
+@overload
+def of(tensor: Tensor, form: Literal["group"]) -> forms.GroupForm: ...
+@overload
+def of(tensor: Tensor, form: Literal["dual"]) -> forms.DualForm: ...
+@overload
+def of(tensor: Tensor, form: Literal["mask"]) -> forms.MaskForm: ...
+@overload
+def of(tensor: Tensor, form: Literal["index"]) -> forms.IndexForm: ...
+@overload
+def of(tensor: Tensor, form: Literal["window"]) -> forms.WindowForm: ...
+@overload
+def of(tensor: Tensor, form: Literal["cast"]) -> forms.CastForm: ...
+@overload
+def of(tensor: Tensor, form: Literal["planes"]) -> forms.PlanesForm: ...
+@overload
+def of(tensor: Tensor, form: Literal["fixedpoint"]) -> forms.FixedPointForm: ...
+@overload
+def of(tensor: Tensor, form: Literal["bounded"]) -> forms.BoundedForm: ...
+@overload
+def of(tensor: Tensor, form: Literal["bounded_entropy"]) -> forms.BoundedEntropyForm: ...
+@overload
+def of(tensor: Tensor, form: Literal["dithered"]) -> forms.DitheredForm: ...
+@overload
+def of(tensor: Tensor, form: Literal["entropy"]) -> forms.EntropyForm: ...
+def of(tensor: Tensor, form: str) -> object:
+    """The module of kernels for this form that fits the tensor's device."""
+    order = _backends(tensor.device.type)
+    key = (order[0], form)
     module = _MODULES.get(key)
     if module is None:
-        lacks = form not in triton.FORMS if key[0] == "triton" else form == "cast"
-        name = "reference" if lacks else key[0]
+        name = next(b for b in order if b == "reference" or form in _FORMS[b])
         module = _MODULES[key] = importlib.import_module(f"{__name__}.{name}.{form}")
     return module

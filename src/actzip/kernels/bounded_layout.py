@@ -42,6 +42,7 @@ class BoundedLayout:
     dither: bool
     width: int = 0  #: of the maps that the 2-D prediction sees; 0: prediction in one dimension
     height: int = 1
+    first: int = 0  #: the element at which a part of a tensor begins, a multiple of CHUNK
 
     @property
     def chunks(self) -> int:
@@ -81,12 +82,14 @@ def strict_bounds(errors: Sequence[float], dtype: torch.dtype, device: torch.dev
     return torch.nextafter(rounded, zero).to(device)
 
 
-def level_of(ratio: float, dtype: torch.dtype) -> int:
-    """The first level whose margin holds the rounding of a value that is `ratio` steps large."""
-    for level, scale in enumerate(SCALE[:-1]):
-        if (ratio + 0.5) * 2 * ROUNDOFF[dtype] <= 1 - scale:
-            return level
-    return len(SCALE) - 1
+def levels_of(ratio: Tensor, dtype: torch.dtype) -> Tensor:
+    """The first level whose margin holds the rounding of a value that is `ratio` steps large, for
+    each of a float64 tensor."""
+    needed = (ratio + 0.5) * 2 * ROUNDOFF[dtype]
+    found = torch.zeros_like(ratio, dtype=torch.int64)
+    for scale in SCALE[:-1]:
+        found += needed > 1 - scale
+    return found
 
 
 def sections(layout: BoundedLayout, data: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:

@@ -10,9 +10,12 @@ ever, and an average has those of the other channels of its block beside it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from actzip.kernels.group_layout import GroupLayout
+import torch
+
+from actzip.kernels.group_layout import ROUNDING, GroupLayout
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,22 @@ class DualLayout:
     axes: tuple[Axis, Axis, Axis]  #: depth, height, width; size 1 where there is none
     rest: GroupLayout
     channels: int = 0  #: of a sample, innermost in memory; 0: each map is a stretch of memory
+
+    @staticmethod
+    def of(
+        before: int, sizes: Sequence[int], after: int, block: int, bits: int, original: bool,
+        rounding: str, zero: bool, dtype: torch.dtype,
+    ) -> DualLayout:  # fmt: skip
+        """Of a dense tensor (maps before, depth, height, width, maps side by side)."""
+        depth, height, width = (Axis(max(1, size), block, original) for size in sizes)
+        size = depth.size * height.size * width.size
+        maps = before * math.prod(sizes) * after // size
+        how = ROUNDING[rounding]
+        if after <= 1 or not maps:
+            rest = GroupLayout(1, maps * size, size, (bits,), how, zero, dtype)
+            return DualLayout(maps, (depth, height, width), rest)
+        rest = GroupLayout(before, size * after, size, (bits,) * before, how, zero, dtype)
+        return DualLayout(maps, (depth, height, width), rest, after)
 
     @property
     def size(self) -> int:

@@ -46,6 +46,15 @@ class GroupLayout:
             at.append(at[-1] + packed_size(self.n, bits))
         return at
 
+    @staticmethod
+    def of(
+        samples: int, n: int, group: int, bits: tuple[int, ...], rounding: str, zero: bool,
+        dtype: torch.dtype,
+    ) -> GroupLayout:  # fmt: skip
+        """Groups of so many elements; no larger than a row, up to a block of 32, needs them."""
+        group = min(group, max(32, -(-n // 32) * 32))
+        return GroupLayout(samples, n, group, bits, ROUNDING[rounding], zero, dtype)
+
     def levels(self, bits: int) -> int:
         """The largest code, counted from the one that stands for the least value."""
         return (1 << bits) - (2 if self.zero else 1)

@@ -18,21 +18,17 @@ first step on.
 from __future__ import annotations
 
 import contextlib
-import importlib
-import multiprocessing
 import os
-import pickle
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
+from actzip.memory.fresh_process import call_fresh, resolve
 from actzip.torch_private import profiler_enabled
 
 _PROC = Path("/proc/self")
@@ -228,77 +224,10 @@ def resident_peak(function: str | Callable[..., object], *args: object) -> int:
 
 
 def _growth(function: str | Callable[..., object], args: tuple[object, ...]) -> int:
-    called = _resolve(function)
+    called = resolve(function)
     start = reset_resident_peak()
     called(*args)
     high = resident("VmHWM")
     if start is None or high is None:
         raise RuntimeError(f"{_PROC / 'status'} does not tell VmRSS and VmHWM here")
     return max(0, high - start)
-
-
-def call_fresh(
-    function: str | Callable[..., Any],
-    *args: Any,
-    listen: Callable[[Any], None] | None = None,
-) -> Any:
-    """Call ``function(*args)`` in a new Python process and return what it returns.
-
-    With `listen`, the function also gets a keyword ``notify``: what the child gives to
-    ``notify`` arrives at `listen` while the child still runs.
-    """
-    name = getattr(function, "__qualname__", repr(function))
-    try:
-        pickle.dumps((function, args))
-    except (AttributeError, TypeError, pickle.PicklingError) as error:
-        raise TypeError(
-            f"a fresh process can only be given what pickles, {name} does not ({error}); "
-            'use a function at the top of a module, or name it "module:function"'
-        ) from error
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    child = context.Process(target=_serve, args=(theirs, function, args, listen is not None))
-    child.start()
-    theirs.close()
-    try:
-        while (message := ours.recv())[0] == "event":
-            if listen is not None:
-                listen(message[1])
-    except EOFError:
-        message = ("error", "it ended before it could answer (out of memory?)")
-    finally:
-        ours.close()
-        child.join(timeout=5)
-        child.terminate()  # only matters when an exception here left the child working
-        child.join()
-    if message[0] == "interrupted":
-        raise KeyboardInterrupt
-    if message[0] == "error":
-        code = child.exitcode
-        raise RuntimeError(f"{name} failed in its fresh process, exit code {code}: {message[1]}")
-    return message[1]
-
-
-def _serve(
-    connection: Connection, function: str | Callable[..., Any], args: tuple[Any, ...], talks: bool
-) -> None:
-    """What the fresh process does."""
-    try:
-        called = _resolve(function)
-        talk = {"notify": lambda value: connection.send(("event", value))} if talks else {}
-        connection.send(("result", called(*args, **talk)))
-    except KeyboardInterrupt:
-        with contextlib.suppress(OSError):  # Ctrl-C reaches both; the parent may be gone by now
-            connection.send(("interrupted", None))
-    except Exception:
-        connection.send(("error", traceback.format_exc()))
-
-
-def _resolve(function: str | Callable[..., Any]) -> Callable[..., Any]:
-    if not isinstance(function, str):
-        return function
-    module, colon, name = function.partition(":")
-    if not (module and colon and name):
-        raise ValueError(f'a function is named "module:function", got {function!r}')
-    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return found

@@ -8,6 +8,7 @@ from typing import Any
 from actzip.entry_points import load
 from actzip.methods.acgc import ACGC
 from actzip.methods.actnn import ActNN
+from actzip.methods.auto import Auto
 from actzip.methods.base import Method, Role, Site
 from actzip.methods.comet import Comet
 from actzip.methods.division import Division
@@ -19,6 +20,7 @@ __all__ = [
     "ACGC",
     "METHODS",
     "ActNN",
+    "Auto",
     "Comet",
     "Division",
     "Fixed",
@@ -35,6 +37,7 @@ __all__ = [
 #: Methods by the name that `compress(method=…)` and the command line take.
 METHODS: dict[str, type[Method]] = {
     "lossless": Lossless,
+    "auto": Auto,
     "actnn": ActNN,
     "division": Division,
     "comet": Comet,

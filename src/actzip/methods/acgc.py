@@ -20,13 +20,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from actzip import checks
 from actzip.codecs import FixedPoint
 from actzip.codecs.base import Codec
 from actzip.control.conservative_mean import cautious, unlikely
 from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Site
-from actzip.methods.error_bounded import ByError, is_look, is_worth_entropy
+from actzip.methods.error_bounded import ErrorBounded, is_look, is_worth_entropy
 
 Floats = NDArray[np.float64]
 
@@ -60,24 +61,17 @@ class ACGC(Method):
     entropy: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("e2", "safety"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not 0 < value < math.inf:
-                raise ValueError(f"ACGC({name}=…) is a finite number above 0, got {value!r}")
-        if self.bound not in ("variance", "worst_case"):
-            raise ValueError(f"ACGC(bound=…) is 'variance' or 'worst_case', got {self.bound!r}")
-        if self.codec not in ("bounded", "fixed"):
-            raise ValueError(f"ACGC(codec=…) is 'bounded' or 'fixed', got {self.codec!r}")
-        for name in ("interval", "history"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"ACGC({name}=…) is a whole number from 1 on, got {value!r}")
+        checks.positive(self, "e2", "safety")
+        checks.one_of(self, "bound", ("variance", "worst_case"))
+        checks.one_of(self, "codec", ("bounded", "fixed"))
+        checks.whole(self, "interval", "history", least=1)
+        checks.flag(self, "skip_zeros", "entropy")
 
     def start(self, optimizer: torch.optim.Optimizer | None) -> Policy:
         return _Policy(self)
 
-    def stands(self, signal: float) -> float:
-        """‖Δg‖² that a layer with ‖ĝ‖² = signal stands: e²·‖g‖².
+    def tolerance(self, signal: float) -> float:
+        """‖Δg‖² that a layer with ‖ĝ‖² = signal tolerates: e²·‖g‖².
 
         ĝ has its error in it: E‖ĝ‖² = ‖g‖² + E‖Δg‖², and at worst ‖ĝ‖ = (1 + e)·‖g‖.
         """
@@ -87,7 +81,7 @@ class ACGC(Method):
         return aimed / (1 + aimed) * signal
 
 
-class _Policy(ByError):
+class _Policy(ErrorBounded):
     def __init__(self, method: ACGC):
         super().__init__()
         self._method = method
@@ -96,17 +90,17 @@ class _Policy(ByError):
         self.dense = method.codec == "fixed" and not method.skip_zeros
 
     def begin(self, step: int, statistics: Statistics) -> bool:
-        self.listen(statistics)
-        if self._watching:
+        self._statistics = statistics
+        if self._looking:
             self.learn()
-        self._watching = is_look(step, self._method.interval)
-        return self._watching
+        self._looking = is_look(step, self._method.interval)
+        return self._looking
 
     def reading(self, layer: str) -> Reading | None:
         rows = self._statistics.layers.readings(layer)
         return cautious(rows, min if self.worst else unlikely)
 
-    def stands(self, layer: str, reading: Reading) -> float:
+    def tolerance(self, layer: str, reading: Reading) -> float:
         """More safety where it costs less, and where fewer numbers make an error.
 
         Of batches, the part whose error is more than f times what was expected falls as 1/f⁴
@@ -118,7 +112,7 @@ class _Policy(ByError):
         elements = sizes.get(self._statistics.layers.site(layer), 1)
         small = math.sqrt(math.sqrt(max(sizes.values(), default=1) / max(1, elements)))
         few = 1 + 3 * math.sqrt(2 / max(1.0, float(reading.weight_count)))
-        return self._method.stands(float(reading.parameter_signal)) / (small * few)
+        return self._method.tolerance(float(reading.parameter_signal)) / (small * few)
 
     def coded(self, site: Site, tensor: Tensor, dim: int, errors: Floats) -> Codec:
         m = self._method

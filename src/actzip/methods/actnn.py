@@ -6,7 +6,7 @@ an error at the site (control/error.py), the gradients' variance is
     Σᵢ Cᵢ/(2^bᵢ − 1)²,   Cᵢ = wᵢ·range²ᵢ/12,
 
 and bits are spread to make it least for Σ elements·bits within the budget, on two levels: over
-layers every `interval` steps, from what backward told last, and over the samples of a layer in
+sites every `interval` steps, from what backward said last, and over the samples of a site in
 each forward pass, from their ranges now.
 """
 
@@ -19,12 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from actzip import checks
 from actzip.codecs import Group
 from actzip.codecs.base import Codec
 from actzip.control import allocate
-from actzip.control.bit_allocation import Layer, Load, averages, squared_ranges
+from actzip.control.bit_allocation import CodedSite, averages, squared_ranges
 from actzip.control.op import NORMS, Kind
-from actzip.control.routes import factors
+from actzip.control.propagation import effects
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Role, Site
 
@@ -64,22 +65,16 @@ class ActNN(Method):
     slice_bytes: int = 16 << 20
 
     def __post_init__(self) -> None:
-        if self.level not in LEVELS:
-            raise ValueError(f"ActNN(level=…) is one of {', '.join(LEVELS)}, got {self.level!r}")
+        checks.one_of(self, "level", LEVELS)
         if not _is_average(self.bits):
             raise ValueError(f"ActNN(bits=…) is an average of 1 to 8, got {self.bits!r}")
         if self.bn_bits not in (None, "conv") and not _is_average(self.bn_bits):
             raise ValueError(
                 f"ActNN(bn_bits=…) is an average of 1 to 8, 'conv' or None, got {self.bn_bits!r}"
             )
-        for name in ("interval", "slice_bytes"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"ActNN({name}=…) is a whole number from 1 on, got {value!r}")
-        for name in ("per_sample", "per_layer"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"ActNN({name}=…) is True or False, got {getattr(self, name)!r}")
-        Group(group_size=self.group_size, rounding=self.rounding)  # says what is wrong with them
+        checks.whole(self, "interval", "slice_bytes", "group_size", least=1)
+        checks.flag(self, "per_sample", "per_layer")
+        Group(rounding=self.rounding)  # says what is wrong with it
 
     def start(self, optimizer: torch.optim.Optimizer | None) -> Policy:
         return _FourBits(self) if self.level in ("L0", "L1", "L2") else _Adaptive(self)
@@ -107,10 +102,10 @@ class _Adaptive(Policy):
 
     def __init__(self, method: ActNN):
         self._method = method
-        self._layers: dict[str, Layer] = {}
+        self._sites: dict[str, CodedSite] = {}
         self._average: dict[str, float] = {}  # bits of each site that has been solved for
         self._statistics = Statistics()
-        self._watching = False
+        self._looking = False
         self._asked: int | None = None  # the pass whose backward is to say how to spread the bits
         self.slice_bytes = method.slice_bytes if method.level == "L3.1" else None
         self.swap = method.level in ("L4", "L5")
@@ -121,15 +116,15 @@ class _Adaptive(Policy):
         m = self._method
         size = group_at(site, tensor, m.group_size)
         if self._is_unknown(site):
-            self._layers.pop(site.name, None)  # no part of the budget
+            self._sites.pop(site.name, None)  # no part of the budget
             return Group(max(_UNKNOWN, math.ceil(m.bits)), size, m.rounding, zero=site.relu)
         average = self._average.get(site.name, self._start(site))
         # below two bits a code for zero would leave one level for all other values: biased
         zero = site.relu and average >= 2
         split = self._is_split(tensor)
-        if self._watching or split:
+        if self._looking or split:
             ranges = squared_ranges(tensor, size)
-            self._layers[site.name] = Layer(
+            self._sites[site.name] = CodedSite(
                 tensor.numel(), site.relu, _is_norm(site), split, _is_curved(site), ranges
             )
         if not split:
@@ -140,7 +135,7 @@ class _Adaptive(Policy):
         return Group(each, size, m.rounding, zero)
 
     def _start(self, site: Site) -> float:
-        """Bits before backward has told anything: the same for all."""
+        """Bits before backward has said anything: the same for all."""
         fixed = self._method.bn_bits
         return (
             float(fixed)
@@ -149,7 +144,7 @@ class _Adaptive(Policy):
         )
 
     def _is_unknown(self, site: Site) -> bool:
-        """A curved site of whose errors nothing, or not everything, can be told."""
+        """A curved site of whose errors nothing, or not everything, is known."""
         if site.role is not Role.NONLINEAR:
             return False
         return site.slot not in site.op.errors or site.name in self._statistics.missing
@@ -169,10 +164,10 @@ class _Adaptive(Policy):
         bits = allocate.split(c.numpy(), total, 2 if zero else 1, 8, zero)
         return tuple(int(b) for b in bits)
 
-    # -- backward told: bits for each layer ------------------------------------------------
+    # -- what backward said: bits for each site --------------------------------------------
 
     def begin(self, step: int, statistics: Statistics) -> bool:
-        self._statistics, statistics.by_layer = statistics, True
+        self._statistics = statistics
         if self._asked is not None and statistics.newest >= self._asked:
             self._learn()
             self._asked = None
@@ -181,46 +176,32 @@ class _Adaptive(Policy):
             self._asked = step
         by_index = self._method.per_sample and statistics.indices is not None
         # until there is an answer: an overflow gives none, nor does a graph without a backward
-        self._watching = by_index or self._asked is not None
-        return self._watching
+        self._looking = by_index or self._asked is not None
+        return self._looking
 
     def _learn(self) -> None:
         m, by_index = self._method, self._statistics.indices is not None
-        self._average.update(averages(self._layers, self._loads(), m.bits, m.bn_bits, by_index))
-
-    def _loads(self) -> dict[str, list[Load]]:
-        """What was told of every site that was met, in the order of forward."""
-        told = self._statistics.layers
-        readings = {layer: told.readings(layer)[-1][1] for layer in told}
-        travel = factors(told.routes, readings)
-        trails: dict[str, float] = {}
-        for (site, _), rows in told.trails().items():
-            trails[site] = trails.get(site, 0.0) + float(rows[-1][1].sum())
-        loads: dict[str, list[Load]] = {name: [] for name in self._statistics.sites}
-        for layer, reading in readings.items():
-            trail = (
-                trails.get(told.site(layer), 0.0) if told.kind(layer) is Kind.BATCH_NORM else 0.0
-            )
-            loads[told.site(layer)].append(Load(reading, travel.get(layer, 0.0), trail))
-        return {name: each for name, each in loads.items() if each and name in self._layers}
+        known = [site for site in self._statistics.sites if site in self._sites]
+        found = effects(self._statistics.layers, known)
+        self._average.update(averages(self._sites, found, m.bits, m.bn_bits, by_index))
 
     # -- state -----------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "average": dict(self._average),
-            "layers": {name: dict(vars(layer)) for name, layer in self._layers.items()},
+            "sites": {name: dict(vars(site)) for name, site in self._sites.items()},
             "asked": self._asked,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._average = dict(state["average"])
-        self._layers = {n: Layer(**v) for n, v in state["layers"].items()}
+        self._sites = {n: CodedSite(**v) for n, v in state["sites"].items()}
         self._asked = state["asked"]
 
 
 def _is_average(bits: object) -> bool:
-    return isinstance(bits, (int, float)) and not isinstance(bits, bool) and 1 <= bits <= 8
+    return checks.is_number(bits) and 1 <= bits <= 8
 
 
 def _is_norm(site: Site) -> bool:

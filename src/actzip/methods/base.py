@@ -77,6 +77,16 @@ def site(
     return Site(module, node, slot, occurrence, role, relu, op, maker)
 
 
+class Derives(enum.Enum):
+    """Results of cheap ops that are made again in backward from what is stored."""
+
+    NOTHING = "nothing"
+    EXACT = "exact"  #: those that come back bit for bit
+    #: functions of decoded tensors: the errors of a code then show in what is made from it, too,
+    #: which the method's error formula has to know
+    LOSSY = "lossy"
+
+
 class Policy(ABC):
     """A method at work in one session: answers for each tensor, and learns from each backward."""
 
@@ -84,9 +94,9 @@ class Policy(ABC):
     #: micro-batches of at most so many: convolutions, batch norm, activations, pooling
     slice_bytes: int | None = None
     swap: bool = False  #: payloads of tensors on a GPU wait for backward in host memory
-    #: results of cheap ops are made again from what is stored exactly; a method that stores little
-    #: exactly only pays for the search
-    derives: bool = False
+    #: which results of cheap ops are not stored but made again, unless the user says otherwise
+    derives: Derives = Derives.NOTHING
+    wants_peak: bool = False  #: whether the peak of the pass that begins is to be measured
     history: int = 1  #: how many readings of each site the statistics keep
 
     @abstractmethod
@@ -102,11 +112,27 @@ class Policy(ABC):
         return f"{type(self).__name__} keeps {site.role.value} tensors exactly"
 
     def begin(self, step: int, statistics: Statistics) -> bool:
-        """A forward pass begins: learn from what backward told since the last one.
+        """A forward pass begins: learn from what backward said since the last one.
 
         True asks for statistics of this pass's backward; they cost a look at every gradient.
         """
         return False
+
+    def attach(self, model: torch.nn.Module) -> None:  # noqa: B027  # most need not know
+        """The session is this model's; a ValueError when the method cannot work for it."""
+
+    def stop(self) -> None:  # noqa: B027  # most leave nothing on the model
+        """The session is removed: nothing of the method stays on the model."""
+
+    def peaked(self, peak: int) -> None:  # noqa: B027  # most do not ask
+        """The most bytes that tensors held in the last pass, which `wants_peak` asked for."""
+
+    def summary(self) -> list[str]:
+        """What a report ends with."""
+        return []
+
+    def passed(self, raw: int, stored: int) -> None:  # noqa: B027  # most do not count
+        """A forward pass is over: bytes that PyTorch would have kept, and that were kept."""
 
     def messages(self) -> list[str]:
         """What the user should know and was not told yet."""

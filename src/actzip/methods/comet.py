@@ -24,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from actzip import checks
 from actzip.codecs import Bounded, Group, Keep
 from actzip.codecs.base import Codec
 from actzip.codecs.verified import Verified
@@ -32,7 +33,7 @@ from actzip.control.op import Kind
 from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Role, Site
-from actzip.methods.error_bounded import ByError, is_worth_entropy
+from actzip.methods.error_bounded import ErrorBounded, is_worth_entropy
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +52,7 @@ class Comet(Method):
     model      "exact", or "paper", which underestimates the noise 2 to 6 times
     scope      "conv": bounds for convolution inputs, everything else in `rest_bits` bits;
                "all": bounds for every op with an error formula
-    warmup     "safe": a thousandth of each tensor's peak until backward has told something;
+    warmup     "safe": a thousandth of each tensor's peak until backward has said something;
                "uncompressed", as published: nothing is compressed for the first `interval` steps
     entropy    entropy-code the integers
     predict    "lorenzo": in maps, code differences to the neighbours in two dimensions, as
@@ -74,32 +75,21 @@ class Comet(Method):
     verify: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.sigma, (int, float)) or not 0 < self.sigma < math.inf:
-            raise ValueError(f"Comet(sigma=…) is a finite number above 0, got {self.sigma!r}")
-        if isinstance(self.interval, bool) or not isinstance(self.interval, int):
-            raise ValueError(f"Comet(interval=…) is a whole number of steps, got {self.interval!r}")
-        if self.interval < 1:
-            raise ValueError(f"Comet(interval=…) is at least 1 step, got {self.interval!r}")
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                said = " or ".join(repr(a) for a in allowed)
-                raise ValueError(f"Comet({name}=…) is {said}, got {getattr(self, name)!r}")
+        checks.positive(self, "sigma")
+        checks.whole(self, "interval", least=1)
+        checks.one_of(self, "model", ("exact", "paper"))
+        checks.one_of(self, "scope", ("conv", "all"))
+        checks.one_of(self, "warmup", ("safe", "uncompressed"))
+        checks.one_of(self, "predict", (None, "lorenzo"))
+        checks.flag(self, "entropy", "verify")
         if self.rest_bits is not None:
-            Group(self.rest_bits)  # says what is wrong with it
+            checks.whole(self, "rest_bits", least=1, most=8)
 
     def start(self, optimizer: torch.optim.Optimizer | None) -> Policy:
         return _Policy(self, Momentum(optimizer))
 
 
-_CHOICES: dict[str, tuple[object, ...]] = {
-    "model": ("exact", "paper"),
-    "scope": ("conv", "all"),
-    "warmup": ("safe", "uncompressed"),
-    "predict": (None, "lorenzo"),
-}
-
-
-class _Policy(ByError):
+class _Policy(ErrorBounded):
     def __init__(self, method: Comet, momentum: Momentum):
         super().__init__()
         self._method = method
@@ -112,8 +102,8 @@ class _Policy(ByError):
 
     def codec(self, site: Site, tensor: Tensor) -> Codec | None:
         if self._method.warmup == "uncompressed" and not self._errors:
-            self.note(site, tensor)
-            return Keep() if self._watching and self.is_bounded(site) else None
+            self.remember_shape(site, tensor)
+            return Keep() if self._looking and self.is_bounded(site) else None
         if self.is_bounded(site):
             return super().codec(site, tensor)
         bits = self._method.rest_bits
@@ -143,18 +133,18 @@ class _Policy(ByError):
             return made
         return Verified(made.error, made.rounding, entropy, predict, dim, site=site.name)
 
-    # -- backward told ---------------------------------------------------------------------
+    # -- what backward said ----------------------------------------------------------------
 
     def begin(self, step: int, statistics: Statistics) -> bool:
-        self.listen(statistics)
-        if self._watching:
+        self._statistics = statistics
+        if self._looking:
             self._locate()
             before = dict(self._errors)
             self.learn()
             self._pace(before)
             self._next = step - 1 + self._wait
-        self._watching = step >= self._next
-        return self._watching
+        self._looking = step >= self._next
+        return self._looking
 
     def _pace(self, before: dict[str, Floats]) -> None:
         """Look twice as often while a bound moves more than twofold, else half as often."""
@@ -171,7 +161,7 @@ class _Policy(ByError):
         rows = self._statistics.layers.readings(layer)
         return rows[-1][1] if rows else None
 
-    def stands(self, layer: str, reading: Reading) -> float:
+    def tolerance(self, layer: str, reading: Reading) -> float:
         """σ²·count, E‖ΔgW‖² of noise with the deviation σ in each element."""
         count = max(1.0, float(reading.weight_count))
         sigma = self._method.sigma * self._size(layer, reading)
@@ -214,4 +204,4 @@ class _Policy(ByError):
 def paper_sigma(r: Reading, eb: float) -> float:
     """Deviation of one element of gW by the paper's model: a·L̄·√(N·Rₙ)·eb."""
     kept = r.parameter.numel() * (1 - float(r.zeros))
-    return _A * float(r.loudness) * math.sqrt(kept) * eb
+    return _A * float(r.mean_peak_grad) * math.sqrt(kept) * eb

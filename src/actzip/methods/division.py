@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from actzip import checks
 from actzip.codecs import Dual, Group
 from actzip.codecs.base import Codec
 from actzip.control.op import NORMS, Channels, Kind
 from actzip.methods.base import Role, Site, Stateless
 
 _RELU = ("zero", "mask")
+_BITS = ("bits", "dense", "norm", "rows", "activation", "nonlinear")
 
 
 @dataclass(frozen=True)
@@ -63,16 +65,9 @@ class Division(Stateless):
     group_size: int = 256
 
     def __post_init__(self) -> None:
-        if self.relu not in _RELU:
-            raise ValueError(f"Division(relu=…) is one of {', '.join(_RELU)}, got {self.relu!r}")
-        for name in ("bits", "dense", "norm", "rows", "activation", "nonlinear"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or not 1 <= value <= 8:
-                raise ValueError(f"Division({name}=…) is 1 to 8 bits, got {value!r}")
-        for name in ("block", "sequence_block", "group_size"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"Division({name}=…) is at least 1, got {value!r}")
+        checks.one_of(self, "relu", _RELU)
+        checks.whole(self, *_BITS, least=1, most=8)
+        checks.whole(self, "block", "sequence_block", "group_size", least=1)
         Dual(self.block, self.bits, self.align, self.rounding)  # says what is wrong with these
 
     def codec(self, site: Site, tensor: Tensor) -> Codec | None:

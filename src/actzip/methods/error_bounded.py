@@ -1,6 +1,6 @@
-"""A policy that gives each site an error bound, from what the layers that read it can stand.
+"""A policy that gives each site an error bound, from what the layers that read it tolerate.
 
-What AC-GC and COMET share: the method says how much error a layer's gradients can stand, this says
+What AC-GC and COMET share: the method says how much error a layer's gradients tolerate, this says
 what bound every stored tensor gets for it, and remembers it.
 """
 
@@ -20,6 +20,7 @@ from actzip.control import bounds
 from actzip.control.conservative_mean import middle
 from actzip.control.distributed import strictest
 from actzip.control.op import Kind, channel_dim
+from actzip.control.propagation import Propagation
 from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Policy, Site
@@ -29,10 +30,10 @@ Floats = NDArray[np.float64]
 #: elements from which the entropy stage is worth its tables: for fewer, half a millisecond a tensor
 #: that other codes need some ten microseconds for
 ENTROPY_FROM = 1 << 15
-_START = 1e-3  #: of the peak: the bound before backward has told anything
+_START = 1e-3  #: of the peak: the bound before backward has said anything
 
 
-class ByError(Policy):
+class ErrorBounded(Policy):
     """One strict bound per site, or one per channel of a BatchNorm's input."""
 
     worst = False  #: bounds for errors that conspire, not for what they are on average
@@ -43,7 +44,7 @@ class ByError(Policy):
         self._shapes: dict[str, tuple[int, bool]] = {}  # elements, and an error per channel?
         self._errors: dict[str, Floats] = {}
         self._made: dict[str, Bounded] = {}
-        self._watching = False
+        self._looking = False
 
     # -- what a method decides -------------------------------------------------------------
 
@@ -52,8 +53,8 @@ class ByError(Policy):
         """What the next steps are to be prepared for, from a layer's last readings."""
 
     @abstractmethod
-    def stands(self, layer: str, reading: Reading) -> float:
-        """‖Δg‖² that the gradients of a layer's parameters can stand."""
+    def tolerance(self, layer: str, reading: Reading) -> float:
+        """‖Δg‖² that the gradients of a layer's parameters tolerate."""
 
     @abstractmethod
     def coded(self, site: Site, tensor: Tensor, dim: int, errors: Floats) -> Codec:
@@ -69,7 +70,7 @@ class ByError(Policy):
     def codec(self, site: Site, tensor: Tensor) -> Codec | None:
         if not self.is_bounded(site):
             return None
-        self.note(site, tensor)
+        self.remember_shape(site, tensor)
         dim = channel_dim(site.op, tensor.dim())
         errors = self._errors.get(site.name)
         if errors is None:
@@ -78,9 +79,9 @@ class ByError(Policy):
             errors = errors.min(keepdims=True)
         return self.coded(site, tensor, dim, errors)
 
-    def note(self, site: Site, tensor: Tensor) -> None:
-        """Backward will tell of this tensor: remember what it was."""
-        if self._watching:
+    def remember_shape(self, site: Site, tensor: Tensor) -> None:
+        """Backward will be looked at: what the tensor was is needed then."""
+        if self._looking:
             self._shapes[site.name] = (tensor.numel(), site.op.kind is Kind.BATCH_NORM)
 
     def reason(self, site: Site) -> str:
@@ -98,34 +99,33 @@ class ByError(Policy):
             self._made[site.name] = made
         return made
 
-    # -- backward told ---------------------------------------------------------------------
-
-    def listen(self, statistics: Statistics) -> None:
-        """These are the statistics; each layer is to be told of by itself."""
-        self._statistics, statistics.by_layer = statistics, True
+    # -- what backward said ----------------------------------------------------------------
 
     def learn(self) -> None:
-        """New bounds for all sites of which backward told."""
-        sites = self._seen()
+        """New bounds for all sites that were read."""
+        sites = self._sites()
         if not sites:
             return
-        trails = {key: middle(rows) for key, rows in self._statistics.layers.trails().items()}
-        found = bounds.cheapest(sites, trails, self.worst)
+        layers = self._statistics.layers
+        readings = {layer: v.reading for site in sites.values() for layer, v in site.limits.items()}
+        propagation = Propagation(layers.routes, readings)
+        trails = {key: middle(rows) for key, rows in layers.trails().items()}
+        found = bounds.cheapest(sites, trails, propagation, self.worst)
         self._errors.update(strictest(found) if self._statistics.together else found)
 
-    def _seen(self) -> dict[str, bounds.Seen]:
-        """Every site with the layers that read it, and what these stand."""
+    def _sites(self) -> dict[str, bounds.BoundedSite]:
+        """Every site with the layers that read it, and what these tolerate."""
         layers = self._statistics.layers
-        loads: dict[str, dict[str, bounds.Load]] = {}
+        limits: dict[str, dict[str, bounds.Limit]] = {}
         for layer in layers:
             reading = self.reading(layer)
             if reading is not None:
-                load = bounds.Load(reading, self.stands(layer, reading))
-                loads.setdefault(layers.site(layer), {})[layer] = load
+                limit = bounds.Limit(reading, self.tolerance(layer, reading))
+                limits.setdefault(layers.site(layer), {})[layer] = limit
         return {
-            site: bounds.Seen(loads[site], *self._shapes[site], self.dense)
+            site: bounds.BoundedSite(limits[site], *self._shapes[site], self.dense)
             for site in self._statistics.sites
-            if site in loads and site in self._shapes
+            if site in limits and site in self._shapes
         }
 
     # -- state -----------------------------------------------------------------------------
@@ -134,13 +134,13 @@ class ByError(Policy):
         return {
             "shapes": dict(self._shapes),
             "errors": {name: e.tolist() for name, e in self._errors.items()},
-            "watching": self._watching,
+            "looking": self._looking,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._shapes = dict(state["shapes"])
         self._errors = {name: np.array(e) for name, e in state["errors"].items()}
-        self._watching = bool(state["watching"])
+        self._looking = bool(state["looking"])
 
 
 def is_worth_entropy(tensor: Tensor) -> bool:

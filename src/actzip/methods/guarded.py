@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from actzip import checks
 from actzip.codecs.base import Codec
 from actzip.control.guard import Guard
-from actzip.control.reading import Reading
+from actzip.control.propagation import Effect, effects, nonzero
 from actzip.control.statistics import Statistics
-from actzip.control.travel import travels
 from actzip.methods.base import Method, Policy, Site
 from actzip.methods.error_bounded import is_look
 
@@ -36,12 +36,8 @@ class Guarded(Method):
     def __post_init__(self) -> None:
         if not isinstance(self.method, Method):
             raise ValueError(f"Guarded(method=…) is a method object, got {self.method!r}")
-        if not 0 < self.limit < math.inf:
-            raise ValueError(f"Guarded(limit=…) is a finite number above 0, got {self.limit!r}")
-        if isinstance(self.interval, bool) or not isinstance(self.interval, int):
-            raise ValueError(f"Guarded(interval=…) is a whole number, got {self.interval!r}")
-        if self.interval < 1:
-            raise ValueError(f"Guarded(interval=…) is at least 1 step, got {self.interval!r}")
+        checks.positive(self, "limit")
+        checks.whole(self, "interval", least=1)
 
     def start(self, optimizer: torch.optim.Optimizer | None) -> Policy:
         return _Policy(self, self.method.start(optimizer))
@@ -68,6 +64,21 @@ class _Policy(Policy):
             self._variances[site.name] = variance(code, tensor)
         return code
 
+    def attach(self, model: torch.nn.Module) -> None:
+        self._inner.attach(model)
+
+    def stop(self) -> None:
+        self._inner.stop()
+
+    def peaked(self, peak: int) -> None:
+        self._inner.peaked(peak)
+
+    def summary(self) -> list[str]:
+        return self._inner.summary()
+
+    def passed(self, raw: int, stored: int) -> None:
+        self._inner.passed(raw, stored)
+
     def reason(self, site: Site) -> str:
         return self._inner.reason(site)
 
@@ -75,6 +86,7 @@ class _Policy(Policy):
         if self._looking:
             self._judge(statistics)
         asked = self._inner.begin(step, statistics)
+        self.wants_peak, self.derives = self._inner.wants_peak, self._inner.derives
         self._step = step
         self._looking = asked or is_look(step, self._interval)
         self._variances = {}
@@ -87,12 +99,11 @@ class _Policy(Policy):
         self._say(lambda guard: guard.loss(loss))
 
     def _judge(self, statistics: Statistics) -> None:
-        newest = {s: r for s in self._variances if (r := statistics.of(s)) is not None}
-        signal = sum(float(r.parameter_signal) for r in newest.values())
-        if not newest or self._step != statistics.newest or not signal > 0:
+        found = effects(statistics.layers, self._variances)
+        signal = sum(float(e.reading.parameter_signal) for each in found.values() for e in each)
+        if self._step != statistics.newest or not signal > 0:
             return
-        ordered = {s: newest[s] for s in statistics.sites if s in newest}
-        error = expected(ordered, self._variances)
+        error = expected(found, self._variances)
         # the gradients have the error in them: ‖ĝ‖² is about ‖g‖² + ‖Δg‖²
         clean = max(signal - error, signal / 100)
         self._say(lambda guard: guard.error(error / clean))
@@ -110,7 +121,7 @@ class _Policy(Policy):
 
     def messages(self) -> list[str]:
         said, self._said = self._said, []
-        return said
+        return [*self._inner.messages(), *said]
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -137,12 +148,11 @@ def variance(codec: Codec, tensor: Tensor) -> float:
     return 0.0 if found is None or not math.isfinite(found) else found
 
 
-def expected(readings: dict[str, Reading], variances: dict[str, float]) -> float:
-    """E‖Δg‖² of all parameters for codes of these variances at sites in the order of forward."""
-    total = 0.0
-    for site, travel in travels(readings).items():
-        r = readings[site]
-        weight = float(r.parameter.sum()) + travel * float(r.input.sum())
-        # a variance is a mean over all elements, the weights are of those that are not zero
-        total += variances[site] * weight / max(1 - float(r.zeros), 1e-6)
-    return total
+def expected(found: Mapping[str, list[Effect]], variances: Mapping[str, float]) -> float:
+    """E‖Δg‖² of all parameters for codes of these variances, by site."""
+    # a variance is a mean over all elements, the weights are of those that are not zero
+    return sum(
+        variances[site] * effect.even_weight() / nonzero(effect.reading)
+        for site, each in found.items()
+        for effect in each
+    )

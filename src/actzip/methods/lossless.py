@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from actzip.codecs.base import Codec
-from actzip.methods.base import Site, Stateless
+from actzip.methods.base import Derives, Site, Stateless
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Lossless(Stateless):
     is not kept.
     """
 
-    derives = True
+    derives = Derives.EXACT
 
     def codec(self, site: Site, tensor: Tensor) -> Codec | None:
         return None

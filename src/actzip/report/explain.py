@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actzip.autograd.ledger import Row, Stats
+from actzip.autograd.ledger import Fate, Row, Stats
 from actzip.memory.measure import size
 from actzip.methods.base import Role
 from actzip.report import codes
@@ -53,13 +53,13 @@ def nothing(stats: Stats, min_bytes: int, *, blind: bool) -> str | None:
 
 
 def _one(row: Row) -> str:
-    if row.derived_from:
+    if row.fate is Fate.DERIVED:
         held = f" (stored instead: {size(row.stored_bytes)})" if row.codec else ""
         return f"{row.name}: derived by {row.recipe} from {row.derived_from}{held}."
-    if row.codec:
+    if row.fate is not Fate.LEFT and row.codec:
         code = codes.short(row.codec)
         return f"{row.name}: stored with {code} as {row.role.value}, {size(row.stored_bytes)}."
-    if row.shared_with:
+    if row.fate is not Fate.LEFT:
         return f"{row.name}: costs nothing, it is read from {row.shared_with}."
     return f"{row.name}: left alone, {size(row.stored_bytes)}: {row.reason}. {_advice(row)}"
 

@@ -103,7 +103,7 @@ function table() {
   });
   const line = (row) => el("tr", { style: `--c:${colour(row.label)}` },
     el("td", {}, el("span", { class: isDashed(row.label) ? "key dashed" : "key" }), row.label, row.seeds.length > 1 ? el("span", { class: "soft" }, ` × ${row.seeds.length}`) : null),
-    ...(row.metric === null ? [el("td", { class: "failed", colspan: columns.length }, `failed: ${row.error}`)] : columns.map(([, key, show], i) =>
+    ...(row.metric === null ? [el("td", { class: "failed", colspan: columns.length }, row.error)] : columns.map(([, key, show], i) =>
       el("td", { class: row[key] !== null && row[key] === best[i] ? "best" : "" }, row[key] === null ? "–" : show(row[key], row)))));
   const head = el("tr", {}, el("th", {}, "method"), ...columns.map(([name]) => el("th", {}, name)));
   const note = about.note_table;

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from actzip.memory.measure import call_fresh
+from actzip.memory.fresh_process import call_fresh
 from actzip.tasks import engine, run_folder
 from actzip.tasks.config import Config, read_config
 from actzip.tasks.method_spec import label
@@ -43,21 +43,21 @@ class Run:
                 raise ValueError(f"{self.folder}: {error}; remove that folder") from error
             self._check(result.config)
             return result
-        if self._checkpoint.exists():
-            self._check(read_config(run_folder.read_checkpoint(self.folder)))
+        if self._state.exists():
+            self._check(read_config(run_folder.read_state(self.folder)))
         return None
 
     def go(self, listen: Callable[[Progress], None]) -> Result:
-        """Run, or go on from a checkpoint, in a fresh process: its peaks are its own."""
-        resume = self.folder if self._checkpoint.exists() else None
+        """Run, or go on from its saved state, in a fresh process: its peaks are its own."""
+        resume = self.folder if self._state.exists() else None
         result: Result = call_fresh(
             engine.run, self.config, self.folder, None, resume, listen=listen
         )
         return result
 
     @property
-    def _checkpoint(self) -> Path:
-        return self.folder / run_folder.CHECKPOINT
+    def _state(self) -> Path:
+        return self.folder / run_folder.STATE
 
     def _check(self, there: Config) -> None:
         asked, is_there = self.config.plain(), there.plain()

@@ -95,7 +95,7 @@ class Config:
         for name, value in self.options.items():
             if not isinstance(value, int | float | str | None):
                 raise ValueError(
-                    f"options are numbers and words, so that a checkpoint can hold them; {name} "
+                    f"options are numbers and words, so that a saved run can hold them; {name} "
                     f"is {value!r}"
                 )
         if self.method in BASELINES:
@@ -159,11 +159,11 @@ def _one_of(what: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 
 def read_config(state: Mapping[str, Any]) -> Config:
-    """The config in a checkpoint; a ValueError when it is of another actzip."""
+    """The config in a saved state; a ValueError when it is of another actzip."""
     try:
         return Config(**state["config"])
     except (TypeError, KeyError) as error:
-        raise ValueError(f"the checkpoint is of another actzip: {error}") from error
+        raise ValueError(f"the saved state is of another actzip: {error}") from error
 
 
 def _check_size(what: str, value: Any, default: Any) -> None:

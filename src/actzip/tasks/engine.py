@@ -1,4 +1,4 @@
-"""The training loop: epochs of seeded batches, a test after each, a checkpoint to go on from."""
+"""The training loop: epochs of seeded batches, a test after each, a saved state to go on from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from actzip.tasks.config import Config, read_config
 from actzip.tasks.interrupt import Interrupt
 from actzip.tasks.ranks import Ranks
 from actzip.tasks.result import History, Progress, Result
-from actzip.tasks.run_folder import Journal, read_checkpoint
+from actzip.tasks.run_folder import Journal, read_state
 from actzip.tasks.step_memory import cost
 from actzip.tasks.task import Batch, first_line
 from actzip.tasks.trainer import Part, Trainer, laid_out
@@ -35,19 +35,19 @@ _WARMUP = 2  #: steps that are not timed: oneDNN builds its kernels in them
 def run(
     config: Config,
     out: Path | None = None,
-    checkpoint: Path | None = None,
+    state: Path | None = None,
     resume: Path | None = None,
     notify: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Train as `config` says; peaks are true only in a fresh process.
 
-    out         a folder for metrics.jsonl, checkpoint.pt and result.json
-    checkpoint  another place for the checkpoint, written after each epoch and on Ctrl-C
-    resume      a checkpoint, or the folder of a run, to go on from, bit for bit
+    out         a folder for metrics.jsonl, state.pt and result.json
+    state       another file for the state, saved after each epoch and on Ctrl-C
+    resume      such a file, or the folder of a run, to go on from, bit for bit
     """
-    loop = Loop(config, load(config), Journal(out, checkpoint), notify)
+    loop = Loop(config, load(config), Journal(out, state), notify)
     if resume is not None:
-        loop.load_state_dict(read_checkpoint(resume))
+        loop.load_state_dict(read_state(resume))
     return loop.run()
 
 
@@ -251,11 +251,11 @@ class Loop:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         saved = read_config(state)
         if saved != self.config:
-            raise ValueError(f"the checkpoint is of {saved}, this run is {self.config}")
+            raise ValueError(f"the saved state is of {saved}, this run is {self.config}")
         own = state.get("ranks", [{}])
         if len(own) != self.ranks.world:
             raise ValueError(
-                f"the checkpoint is of {len(own)} processes, this run has {self.ranks.world}; "
+                f"the saved state is of {len(own)} processes, this run has {self.ranks.world}; "
                 f"go on with as many"
             )
         try:
@@ -265,6 +265,6 @@ class Loop:
             self.augmenting.set_state(state["augmenting"])
         except (RuntimeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
-                f"the checkpoint does not fit the run that it names: {first_line(error)}; was it "
+                f"the saved state does not fit the run that it names: {first_line(error)}; was it "
                 "written by another actzip, or has the data changed?"
             ) from error

@@ -1,4 +1,4 @@
-"""Ctrl-C waits for the step to end, so that the checkpoint is of a whole step."""
+"""Ctrl-C waits for the step to end, so that the saved state is of a whole step."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from actzip.memory.measure import call_fresh, resident
+from actzip.memory.fresh_process import call_fresh
+from actzip.memory.measure import resident
 from actzip.tasks import engine
 from actzip.tasks.config import Config
 from actzip.tasks.trainer import Part, Trainer, laid_out

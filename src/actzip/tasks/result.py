@@ -70,7 +70,7 @@ class Result:
 
 @dataclass
 class History:
-    """What happened so far; part of the checkpoint."""
+    """What happened so far; part of the saved state."""
 
     epoch: int = 0  #: finished epochs
     done: int = 0  #: steps of the present epoch that are finished

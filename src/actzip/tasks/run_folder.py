@@ -1,4 +1,4 @@
-"""The folder of a run: metrics as JSON lines, the checkpoint, the result."""
+"""The folder of a run: metrics as JSON lines, the saved state, the result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import torch
 
-CHECKPOINT = "checkpoint.pt"
+STATE = "state.pt"
 METRICS = "metrics.jsonl"
 RESULT = "result.json"
 NEW = ".new"  #: ending of a file that is not whole yet; a kill may leave one, nothing reads it
@@ -22,17 +22,17 @@ _PARTS = {"config", "trainer", "history", "shuffling", "augmenting"}
 class Journal:
     """Writes what happens into `folder`; without one it writes nothing."""
 
-    def __init__(self, folder: Path | None, checkpoint: Path | None = None) -> None:
+    def __init__(self, folder: Path | None, state: Path | None = None) -> None:
         self.folder = folder
-        self.checkpoint = checkpoint or (None if folder is None else folder / CHECKPOINT)
+        self.file = state or (None if folder is None else folder / STATE)
 
     def start(self, step: int, state: Callable[[], dict[str, Any]]) -> None:
-        """Begin at `step`: later lines, of a run that went on after its checkpoint, are dropped.
+        """Begin at `step`: later lines, of a run that went on after it was saved, are dropped.
 
-        A run that begins saves `state()` first: whenever it is killed, there is a checkpoint to
+        A run that begins saves `state()` first: whenever it is killed, there is something to
         go on from, and a place that cannot be written says so before the first step.
         """
-        if self.checkpoint is not None and not (step and self.checkpoint.exists()):
+        if self.file is not None and not (step and self.file.exists()):
             self.save(state())
         if self.folder is None:
             return
@@ -52,15 +52,15 @@ class Journal:
             replace_text(self.folder / RESULT, json.dumps(values, indent=1) + "\n")
 
     def save(self, state: dict[str, Any]) -> None:
-        """Replace the checkpoint; a crash, of the machine too, leaves the old or the new whole."""
-        if self.checkpoint is None:
+        """Replace the saved state; a crash, of the machine too, leaves the old or the new whole."""
+        if self.file is None:
             return
-        make_folder(self.checkpoint.parent)
+        make_folder(self.file.parent)
         self._keep_lines()
-        replace(self.checkpoint, lambda file: _dump({"version": _VERSION, **state}, file))
+        replace(self.file, lambda file: _dump({"version": _VERSION, **state}, file))
 
     def _keep_lines(self) -> None:
-        """The lines up to a checkpoint are on the disk before it is."""
+        """The lines up to a saved state are on the disk before it is."""
         if self.folder is not None and (self.folder / METRICS).exists():
             with (self.folder / METRICS).open("a") as file:
                 os.fsync(file.fileno())
@@ -96,28 +96,26 @@ def read_result(folder: Path) -> dict[str, Any] | None:
         raise ValueError(f"{path} is no result of actzip: {error}; remove that folder") from error
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The state in a checkpoint, or in the folder of a run; it can hold data only, no code."""
-    file = path / CHECKPOINT if path.is_dir() else path
+def read_state(path: Path) -> dict[str, Any]:
+    """What a run saved to go on from, a file or its folder; it can hold data only, no code."""
+    file = path / STATE if path.is_dir() else path
     if not file.is_file():
-        raise ValueError(
-            f"no checkpoint at {path}; --resume takes a run's folder or its {CHECKPOINT}"
-        )
+        raise ValueError(f"no saved state at {path}; --resume takes a run's folder or its {STATE}")
     try:
         state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch's own message is a page about pickles
         raise ValueError(
-            f"{file} is no checkpoint of actzip train, or it is damaged "
-            f"({type(error).__name__}); --resume takes a run's folder or its {CHECKPOINT}"
+            f"{file} is no saved state of actzip train, or it is damaged "
+            f"({type(error).__name__}); --resume takes a run's folder or its {STATE}"
         ) from error
     if not isinstance(state, dict) or not set(state) >= _PARTS:
         raise ValueError(
-            f"{file} is no checkpoint of actzip train: it holds other things; --resume takes a "
-            f"run's folder or its {CHECKPOINT}"
+            f"{file} is no saved state of actzip train: it holds other things; --resume takes a "
+            f"run's folder or its {STATE}"
         )
     if state.get("version") != _VERSION:
         raise ValueError(
-            f"{file} is no checkpoint that this actzip reads: it has version "
+            f"{file} is no saved state that this actzip reads: it has version "
             f"{state.get('version')}, wanted is {_VERSION}; go on with the actzip that wrote it"
         )
     return state

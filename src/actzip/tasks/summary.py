@@ -27,7 +27,7 @@ class Row:
     resident_peak: int | None = None
     step_seconds: float | None = None
     slower: float | None = None  #: step time against plain's; None without a plain run
-    error: str = ""  #: of a run that failed
+    error: str = ""  #: why a run failed or was skipped
 
     def plain(self) -> dict[str, Any]:
         """As JSON-ready values."""
@@ -35,7 +35,7 @@ class Row:
 
 
 def rows(results: Sequence[Result], failed: Mapping[str, str] | None = None) -> list[Row]:
-    """A row for each method, in the order of the results; `failed` has errors by method."""
+    """A row for each method, in the order of the results; `failed`: why by method."""
     groups: dict[str, list[Result]] = {}
     for result in results:
         groups.setdefault(result.label, []).append(result)

@@ -7,7 +7,12 @@ nothing that draws random numbers or has a memory of its own (BatchNorm in train
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable
 from typing import Any
+
+from actzip.autograd.slots.lookup import op
+from actzip.autograd.slots.rule import Node
+from actzip.control.op import NORMS
 
 _NAMES = {
     # norms
@@ -21,7 +26,19 @@ _NAMES = {
     # copies
     *("Clone", "ToCopy"),
 }
-_NODES = frozenset(f"{name}Backward{i}" for name in _NAMES for i in range(4))
+#: Not for values with an error in them: slopes without bound, jumps.
+_WILD = {"Exp", "Expm1", "Sqrt", "Rsqrt", "Reciprocal", "Threshold", "Lerp", "Addcmul"}
+_BATCH = {"NativeBatchNorm", "CudnnBatchNorm", "MiopenBatchNorm"}
+
+
+def _nodes(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(f"{name}Backward{i}" for name in names for i in range(4))
+
+
+_NODES = _nodes(_NAMES)
+_TAME = _nodes((_NAMES - _WILD) | _BATCH)
+_SUMS = _nodes({"Add", "Sub", "Rsub"})
+_QUOTIENTS, _POWERS = _nodes({"Div"}), _nodes({"Pow"})
 
 _BUILT_IN = (
     types.BuiltinFunctionType,
@@ -30,15 +47,34 @@ _BUILT_IN = (
     types.MethodWrapperType,
 )
 
-_KNOWN: dict[type, bool] = {}
+
+def derives(node: str, lossy: bool) -> bool:
+    """Whether results of the op with this node are cheap to make again.
+
+    lossy  from values that are not quite the original's
+    """
+    return node in (_TAME if lossy else _NODES)
 
 
-def derives(kind: type) -> bool:
-    """Whether results of the op with this node are cheap to make again."""
-    found = _KNOWN.get(kind)
-    if found is None:
-        found = _KNOWN[kind] = kind.__name__ in _NODES
-    return found
+def is_norm(node: Node) -> bool:
+    return op(type(node).__name__).kind in NORMS
+
+
+def is_relu(node: Node) -> bool:
+    return type(node).__name__ == "ReluBackward0"
+
+
+def is_tame(node: Node, args: tuple[Any, ...]) -> bool:
+    """Whether an error in its first argument shows in the result about as large as it is."""
+    name, second = type(node).__name__, args[1] if len(args) > 1 else None
+    if name in _QUOTIENTS:
+        return isinstance(second, (int, float))
+    return name not in _POWERS or (isinstance(second, (int, float)) and second in (1, 2, 3))
+
+
+def adds(node: str) -> bool:
+    """Whether this is a sum or difference: it has the errors of both sides in full."""
+    return node in _SUMS
 
 
 def repeats(func: Any) -> bool:

@@ -1,1 +1,20 @@
-"""Binding to the C++ library in csrc/: one module per format, the twins of `reference`."""
+"""Bindings to the C++ library, a module per form, with the functions of forms.py."""
+
+from __future__ import annotations
+
+#: The forms that have kernels here; `kernels.of` gives the next backend's for any other.
+FORMS = frozenset(
+    {
+        "bounded",
+        "bounded_entropy",
+        "dithered",
+        "dual",
+        "entropy",
+        "fixedpoint",
+        "group",
+        "index",
+        "mask",
+        "planes",
+        "window",
+    }
+)

@@ -1,4 +1,4 @@
-"""Block averages and a group code: binding to csrc/dual/dual.cpp and dual_last.cpp.
+"""Block averages and a group code: binding to csrc/dual/dual.cpp and last.cpp.
 
 Signatures as in reference/dual.py."""
 
@@ -11,6 +11,7 @@ from actzip.kernels.dual_layout import DualLayout
 from actzip.kernels.native import group
 from actzip.kernels.native.library import DTYPES, call, signed, threads
 from actzip.kernels.reference import dual as reference
+from actzip.kernels.reference.group import check as group_check
 
 
 def _scratch(layout: DualLayout) -> Tensor:
@@ -34,12 +35,12 @@ def _sizes(layout: DualLayout) -> tuple[int, ...]:
     return (*maps, *sizes, first.block, int(first.original))
 
 
-def _coding(layout: DualLayout, seed: int) -> tuple[int | Tensor, ...]:
+def _coding(layout: DualLayout, seed: int | Tensor) -> tuple[int | Tensor, ...]:
     rest = layout.rest
     return (*group.tables(rest), rest.rounding, rest.zero, signed(seed))
 
 
-def encode(x: Tensor, layout: DualLayout, seed: int, data: Tensor) -> int:
+def encode(x: Tensor, layout: DualLayout, seed: int | Tensor, data: Tensor) -> int:
     if x.numel() == 0:
         return 0
     averages, rest = data[: layout.averages_size], data[layout.averages_size :]
@@ -63,7 +64,9 @@ def store_raw(x: Tensor, layout: DualLayout, data: Tensor) -> None:
         group.store_raw(x, layout.rest, data[layout.averages_size :])
 
 
-def decode(data: Tensor, layout: DualLayout, seed: int, out: Tensor) -> None:
+def decode(
+    data: Tensor, layout: DualLayout, seed: int | Tensor, out: Tensor, trusted: bool = False
+) -> None:
     averages, rest = data[: layout.averages_size], data[layout.averages_size :]
     if out.numel() == 0:
         return
@@ -79,6 +82,7 @@ def decode(data: Tensor, layout: DualLayout, seed: int, out: Tensor) -> None:
         threads(),
     )
     if layout.channels and (raw or rest.numel() > layout.rest.offsets[-1]):
+        group_check(rest, layout.rest, out.element_size(), trusted)
         reference.restore_raw(data, layout, out)
 
 

@@ -29,7 +29,7 @@ def _made(layout: GroupLayout) -> tuple[Tensor, Tensor]:
 _kept = functools.lru_cache(maxsize=1024)(_made)
 
 
-def encode(x: Tensor, layout: GroupLayout, seed: int, data: Tensor) -> int:
+def encode(x: Tensor, layout: GroupLayout, seed: int | Tensor, data: Tensor) -> int:
     bits, offsets = tables(layout)
     return call(
         "group_encode",
@@ -54,7 +54,9 @@ def store_raw(x: Tensor, layout: GroupLayout, data: Tensor) -> None:
     call("group_raw", x, DTYPES[x.dtype], *sizes, bits, offsets, data)
 
 
-def decode(data: Tensor, layout: GroupLayout, seed: int, out: Tensor) -> None:
+def decode(
+    data: Tensor, layout: GroupLayout, seed: int | Tensor, out: Tensor, trusted: bool = False
+) -> None:
     bits, offsets = tables(layout)
     call(
         "group_decode",

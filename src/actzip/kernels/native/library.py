@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import struct
 import sys
 import warnings
@@ -18,9 +19,14 @@ import torch
 from torch import Tensor
 
 from actzip.kernels.errors import DamagedError
+from actzip.kernels.native.prototypes import PROTOTYPES, difference
 
-#: Equals actzip_interface() in csrc/common/isa.cpp; a library built from other sources is not used.
+#: Equals actzip_interface() in csrc/common/isa.cpp, and changes with what an entry does; what it
+#: takes is in prototypes.py. A library built from other sources is not used.
 INTERFACE = 5
+
+#: Instruction sets by the numbers of csrc/common/isa.cpp; ACTZIP_ISA names the one to use.
+ISA = ("portable", "avx2", "avx512")
 
 OK, DAMAGED, BAD_ARGUMENT, BAD_VALUE = 0, -1, -2, -3
 
@@ -64,13 +70,29 @@ def _load() -> ctypes.CDLL | None:
     if path is not None:
         try:
             loaded = ctypes.CDLL(str(path))
-            if loaded.actzip_interface() == INTERFACE:
+            other = difference(loaded)
+            if not other and loaded.actzip_interface() == INTERFACE:
+                _choose(loaded, os.environ.get("ACTZIP_ISA"))
                 return loaded
-            reason = f"{path.name} was built from other sources"
+            reason = f"{path.name} was built from other sources" + (other and f": {other}")
         except (OSError, AttributeError) as error:
             reason = f"{path.name} does not load ({error})"
     warnings.warn(_HOW_TO_BUILD.format(reason=reason), RuntimeWarning, stacklevel=2)
     return None
+
+
+def _choose(loaded: ctypes.CDLL, asked: str | None) -> None:
+    """Use the instruction set that ACTZIP_ISA names; if it is not there, warn and use the best."""
+    if not asked:
+        return
+    if asked not in ISA:
+        reason = f"the instruction sets are {', '.join(ISA)}"
+    else:
+        used = ISA[loaded.actzip_set_isa_level(ISA.index(asked))]
+        reason = "" if used == asked else f"this processor has {used}"
+    if reason:
+        text = f"ACTZIP_ISA={asked} is not used: {reason}; the best that is there is used"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def available() -> bool:
@@ -79,12 +101,12 @@ def available() -> bool:
 
 
 def isa_level() -> int:
-    """The instruction set in use: 0 portable, 1 AVX2, 2 AVX-512."""
+    """The instruction set in use, a place in `ISA`."""
     return int(_require().actzip_isa_level())
 
 
 def set_isa_level(level: int) -> int:
-    """For tests: use a lower level than the processor offers; -1 for the best. All are equal."""
+    """Use a lower level than the processor offers; -1 for the best. All write the same bytes."""
     return int(_require().actzip_set_isa_level(level))
 
 
@@ -94,15 +116,19 @@ def call(name: str, *args: int | Tensor) -> int:
     Tensors are dense: elements that lie apart in memory would reach past these bytes. Raises
     DamagedError or ValueError for a negative status, else returns the result.
     """
+    entry, letters, pack = _ENTRIES.get(name) or _entry(name)
     words: list[int] = []
-    for a in args:
+    if len(args) != len(letters):
+        raise TypeError(f"{name}({letters}) takes {len(letters)} parameters, got {len(args)}")
+    for letter, a in zip(letters, args, strict=True):
+        if isinstance(a, Tensor) != (letter in "rw"):
+            what = "a tensor" if letter in "rw" else "a number"
+            raise TypeError(f"{name}({letters}) takes {what} where {type(a).__name__} was given")
         if isinstance(a, Tensor):
             words += (a.data_ptr(), a.nbytes)
         else:
             words.append(a)
-    count = len(words)
-    entry = _ENTRIES.get(name) or _entry(name)
-    status = int(entry(struct.pack(f"={count}q", *words), count))
+    status = int(entry(pack(*words), len(words)))
     if status >= 0:
         return status
     if status == DAMAGED:
@@ -111,13 +137,18 @@ def call(name: str, *args: int | Tensor) -> int:
     raise ValueError(f"{name}: {what}")
 
 
-_ENTRIES: dict[str, Callable[[bytes, int], int]] = {}
+#: An entry that takes its parameters as words of 64 bits and how many there are, the letters of
+#: prototypes.py, and what packs the words.
+_Entry = tuple[Callable[[bytes, int], int], str, Callable[..., bytes]]
+_ENTRIES: dict[str, _Entry] = {}
 
 
-def _entry(name: str) -> Callable[[bytes, int], int]:
-    """The entry, which takes its parameters as words of 64 bits, and how many there are."""
+def _entry(name: str) -> _Entry:
+    letters = PROTOTYPES[name]
     prototype = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64)
-    return _ENTRIES.setdefault(name, prototype((f"actzip_{name}", _require())))
+    words = sum(2 if letter in "rw" else 1 for letter in letters)
+    entry = prototype((f"actzip_{name}", _require()))
+    return _ENTRIES.setdefault(name, (entry, letters, struct.Struct(f"={words}q").pack))
 
 
 def _require() -> ctypes.CDLL:
@@ -132,7 +163,7 @@ def threads() -> int:
     return torch.get_num_threads()
 
 
-def signed(seed: int) -> int:
+def signed(seed: int | Tensor) -> int:
     """A 64-bit seed as the int64 that carries the same bits."""
-    seed &= 0xFFFFFFFFFFFFFFFF
+    seed = int(seed) & 0xFFFFFFFFFFFFFFFF
     return seed - (1 << 64) if seed >> 63 else seed

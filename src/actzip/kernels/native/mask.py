@@ -19,7 +19,7 @@ def _raw_bits(value: float, dtype: torch.dtype) -> int:
     return int(one.view(_INTS[dtype.itemsize]).item())
 
 
-def encode(x: Tensor, on: float | None, data: Tensor) -> bool:
+def encode(x: Tensor, on: float | None, data: Tensor) -> int:
     test, bits = _NONZERO, 0
     if x.dtype != torch.bool:
         test = _NOT_LE_ZERO if on is None else _EQUALS_ON
@@ -29,8 +29,8 @@ def encode(x: Tensor, on: float | None, data: Tensor) -> bool:
     except ValueError:
         if on is None:
             raise
-        return False
-    return True
+        return 1
+    return 0
 
 
 def decode(data: Tensor, on: float | None, out: Tensor) -> None:

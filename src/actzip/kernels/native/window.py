@@ -9,19 +9,19 @@ from actzip.kernels.errors import DamagedError
 from actzip.kernels.native.library import call, threads
 
 
-def encode(indices: Tensor, geometry: list[int], places: Tensor) -> bool:
+def encode(indices: Tensor, geometry: list[int], places: Tensor) -> int:
     shape = torch.tensor(geometry, dtype=torch.int64)
     try:
         call("window_encode", indices, indices.numel(), shape, places, threads())
     except ValueError:
-        return False
-    return True
+        return 1
+    return 0
 
 
-def decode(places: Tensor, geometry: list[int], indices: Tensor) -> bool:
+def decode(places: Tensor, geometry: list[int], indices: Tensor) -> int:
     shape = torch.tensor(geometry, dtype=torch.int64)
     try:
         call("window_decode", places, indices.numel(), shape, indices, threads())
     except DamagedError:
-        return False
-    return True
+        return 1
+    return 0

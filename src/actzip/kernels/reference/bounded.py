@@ -1,8 +1,13 @@
-"""Bounded in plain PyTorch, second half: symbols to bytes, block by block, and back."""
+"""Bounded in plain PyTorch, second half: symbols to bytes, block by block, and back.
+
+The host reads one number of an encode, the size of its payload, and one of a decode, whether the
+bytes are damaged. A few chunks are worked on at a time (all at once to decode predict="lorenzo").
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,6 +16,7 @@ from actzip.kernels.bounded_layout import (
     BITMAP,
     BLOCK,
     BLOCKS_PER_CHUNK,
+    CHUNK,
     DELTA,
     MAX_WIDTH,
     OFFSET_MASK,
@@ -28,32 +34,32 @@ from actzip.kernels.reference.bounded_symbols import (
     residuals,
     unpredict,
 )
+from actzip.kernels.reference.scattered import put, put_codes, take, take_codes
+from actzip.kernels.reference.slabs import elements
 
 
 def encode(
     x: Tensor, layout: BoundedLayout, seed: int, allocate: Callable[[int], Tensor]
 ) -> Tensor:
-    symbols, raw, levels = quantize(x, layout, seed)
-    headers, codes, present = _choose(symbols, raw, layout)
-    sizes = _sizes(headers, present, layout)
+    found = []
+    for part in _parts(layout):
+        symbols, raw, levels = quantize(_of(x, part), part, seed)
+        headers, _, present = _choose(symbols, raw, part)
+        found.append((levels, headers.to(torch.uint8), _sizes(headers, present, part)))
+    if not found:
+        return allocate(0)
+    levels, headers, sizes = (torch.cat(each) for each in zip(*found, strict=True))
     ends = sizes.cumsum(0)
-    starts = ends - sizes
-    table, total = 8 * layout.chunks, int(sizes.sum())
+    starts, table, total = ends - sizes, 8 * layout.chunks, int(ends[-1])
+    body = torch.zeros(total + 1, dtype=torch.uint8, device=x.device)
+    for part in _parts(layout):
+        symbols, raw, _ = quantize(_of(x, part), part, seed)
+        here = starts[part.first // BLOCK :][: part.blocks]
+        _write(body, here, *_choose(symbols, raw, part), _of(x, part), part)
     data = allocate(table + layout.blocks + total)
-    entries = starts[::BLOCKS_PER_CHUNK] | levels << 56
-    data[:table] = _bytes_of(entries, 8).view(-1)
-    data[table : table + layout.blocks] = headers.to(torch.uint8)
-    body = data[table + layout.blocks :]
-    values = padded(x, BLOCK).view(torch.uint8)
-    for header in torch.unique(headers).tolist():
-        rows = headers == header
-        if header == RAW:
-            parts = values[rows]
-        else:
-            parts = _pack(codes[rows], present[rows], header % 32)
-            if header // 32 & ~1 == BITMAP:
-                parts = _with_bitmap(parts, present[rows], _lengths(layout, x.device)[rows])
-        _scatter(body, starts[rows], sizes[rows], parts)
+    data[:table] = (starts[::BLOCKS_PER_CHUNK] | levels << 56).view(torch.uint8)
+    data[table : table + layout.blocks] = headers
+    data[table + layout.blocks :] = body[:total]
     return data
 
 
@@ -63,25 +69,35 @@ def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
         raise DamagedError(
             f"bounded_decode: {data.numel()} bytes are too few for {layout.n} values"
         )
+    if not layout.n:
+        return
     table, headers, body = parts
-    entries = _integers(table.view(-1, 8))
-    levels = entries >> 56 & 255
-    if bool((levels >= len(SCALE)).any()):
+    entries = table.clone().view(torch.int64)
+    levels, offsets = entries >> 56 & 255, entries & OFFSET_MASK
+    ends = torch.cat([offsets[1:], torch.full_like(offsets[:1], body.numel())])
+    damaged = (levels >= len(SCALE)).any() | (offsets > ends).any() | (ends > body.numel()).any()
+    damaged |= ((headers != RAW) & ((headers // 32 > DELTA) | (headers % 32 > MAX_WIDTH))).any()
+    levels = levels.clamp(max=len(SCALE) - 1)
+    body = torch.nn.functional.pad(body, (0, 1))
+    for part in [layout] if layout.width else _parts(layout):
+        chunks = slice(part.first // CHUNK, part.first // CHUNK + part.chunks)
+        codes = headers[part.first // BLOCK :][: part.blocks].long()
+        end, values = _read(body, offsets[chunks], codes, levels[chunks], part, seed)
+        damaged |= (end > ends[chunks]).any()
+        out[part.first : part.first + part.n] = values
+    if bool(damaged):
         raise DamagedError("bounded_decode: the stored bytes are damaged")
-    starts, present = _locate(headers.long(), entries & OFFSET_MASK, body, layout)
-    symbols = _unpack(headers.long(), starts, present, body, layout)
-    raw = headers == RAW
-    delta = headers // 32 == DELTA
-    delta &= headers != RAW
-    symbols = unpredict(symbols, delta, layout)
-    inside = torch.arange(layout.blocks * BLOCK, device=data.device) < layout.n
-    symbols = torch.where(inside.view(-1, BLOCK), symbols, torch.zeros_like(symbols))
-    out.copy_(dequantize(symbols, layout, levels, seed))
-    if bool(raw.any()):
-        values = padded(out, BLOCK)
-        size = BLOCK * layout.itemsize
-        values[raw] = _gather(body, starts[raw], size).contiguous().view(layout.dtype)
-        out.copy_(values.view(-1)[: layout.n])
+
+
+def _parts(layout: BoundedLayout) -> Iterator[BoundedLayout]:
+    """The layouts of a few chunks at a time."""
+    step = max(1, elements(layout.n, layout.itemsize) // 4 // CHUNK) * CHUNK
+    for first in range(0, layout.n, step):
+        yield replace(layout, n=min(step, layout.n - first), first=first)
+
+
+def _of(x: Tensor, part: BoundedLayout) -> Tensor:
+    return x[part.first : part.first + part.n]
 
 
 def packed_sizes(symbols: Tensor, raw: Tensor, layout: BoundedLayout) -> Tensor:
@@ -92,10 +108,7 @@ def packed_sizes(symbols: Tensor, raw: Tensor, layout: BoundedLayout) -> Tensor:
 
 def _lengths(layout: BoundedLayout, device: torch.device) -> Tensor:
     """Values of each block: 64, fewer in the last."""
-    lengths = torch.full((layout.blocks,), BLOCK, device=device)
-    if layout.blocks:
-        lengths[-1] = layout.n - (layout.blocks - 1) * BLOCK
-    return lengths
+    return (layout.n - BLOCK * torch.arange(layout.blocks, device=device)).clamp(max=BLOCK)
 
 
 def _choose(symbols: Tensor, raw: Tensor, layout: BoundedLayout) -> tuple[Tensor, Tensor, Tensor]:
@@ -111,8 +124,8 @@ def _choose(symbols: Tensor, raw: Tensor, layout: BoundedLayout) -> tuple[Tensor
     plain = (lengths * width + 7) // 8
     bitmap = (lengths + 7) // 8 + (count * short + 7) // 8
     raw = raw | ((width > 0) & (torch.minimum(plain, bitmap) >= lengths * layout.itemsize))
-    symbols[raw] = 0
-    steps = zigzag(residuals(symbols, layout)) * inside
+    left = residuals(symbols * ~raw.view(-1, 1), layout)
+    steps = zigzag(left) * inside
     delta_width = _bit_width(steps.amax(1))
     delta = (lengths * delta_width + 7) // 8
     use_delta = (width > 0) & (4 * count >= 3 * lengths) & (delta < torch.minimum(plain, bitmap))
@@ -124,6 +137,10 @@ def _choose(symbols: Tensor, raw: Tensor, layout: BoundedLayout) -> tuple[Tensor
     codes = torch.where(use_bitmap[:, None], (codes - 1).clamp(min=0), codes)
     codes = torch.where(use_delta[:, None], steps, codes)
     return headers, codes, torch.where(use_bitmap[:, None], nonzero, inside)
+
+
+def _is_map(headers: Tensor) -> Tensor:
+    return (headers // 32 & ~1 == BITMAP) & (headers != RAW)
 
 
 def _sizes(headers: Tensor, present: Tensor, layout: BoundedLayout) -> Tensor:
@@ -145,107 +162,68 @@ def _bit_width(v: Tensor) -> Tensor:
     return (v[:, None] >= 2 ** torch.arange(MAX_WIDTH + 1, device=v.device)).sum(1)
 
 
-def _positions(present: Tensor, width: int) -> Tensor:
-    """The bit at which each present code begins; absent ones go to a place that is cut off."""
-    before = present.long().cumsum(1) - 1
-    return torch.where(present, before * width, BLOCK * width)
+def _positions(present: Tensor, width: Tensor) -> Tensor:
+    """The bit at which each present code begins."""
+    there = present.long()
+    return (there.cumsum(1) - there) * width.unsqueeze(1)
 
 
-def _pack(codes: Tensor, present: Tensor, width: int) -> Tensor:
-    """Codes of equal width, one block per row, least significant bit first."""
-    bits = torch.arange(width, device=codes.device)
-    places = (_positions(present, width)[:, :, None] + bits).flatten(1)
-    stream = torch.zeros(
-        codes.shape[0], BLOCK * width + width, dtype=torch.long, device=codes.device
-    )
-    stream.scatter_(1, places, (codes[:, :, None] >> bits & 1).flatten(1))
-    octets = stream[:, : BLOCK * width].reshape(codes.shape[0], 8 * width, 8)
-    return (octets << torch.arange(8, device=codes.device)).sum(2).to(torch.uint8)
+def _write(
+    body: Tensor, starts: Tensor, headers: Tensor, codes: Tensor, present: Tensor, x: Tensor,
+    layout: BoundedLayout,
+) -> None:  # fmt: skip
+    """The blocks of a part to their places."""
+    lengths = _lengths(layout, body.device)
+    raw, is_map = headers == RAW, _is_map(headers)
+    width = headers % 32 * ~raw
+    map_size = (lengths + 7) // 8 * is_map
+    weights = 1 << torch.arange(8, device=body.device)
+    maps = (present.view(-1, 8, 8) * weights).sum(2).to(torch.uint8)
+    put(body, starts, maps, map_size)
+    size = (present.sum(1) * width + 7) // 8
+    octets = put_codes(codes * present * ~raw.view(-1, 1), _positions(present, width),
+                       BLOCK * MAX_WIDTH // 8, MAX_WIDTH)  # fmt: skip
+    put(body, starts + map_size, octets, size)
+    values = padded(x, BLOCK).view(torch.uint8)
+    put(body, starts, values, lengths * layout.itemsize * raw)
 
 
-def _with_bitmap(parts: Tensor, present: Tensor, lengths: Tensor) -> Tensor:
-    """Each row's bitmap, as long as the block needs, before its codes."""
-    octets = present.view(-1, 8, 8).long() << torch.arange(8, device=parts.device)
-    joined = torch.cat([octets.sum(2).to(torch.uint8), parts], 1)
-    short = (lengths + 7) // 8
-    if int(short.min()) < 8:  # only the last block of a tensor
-        joined[-1] = torch.cat(
-            [joined[-1, : int(short[-1])], parts[-1], joined[-1, int(short[-1]) : 8]]
-        )
-    return joined
-
-
-def _scatter(body: Tensor, starts: Tensor, sizes: Tensor, parts: Tensor) -> None:
-    columns = torch.arange(parts.shape[1], device=body.device)
-    wanted = columns < sizes[:, None]
-    body[(starts[:, None] + columns)[wanted]] = parts[wanted]
-
-
-def _gather(body: Tensor, starts: Tensor, size: int) -> Tensor:
-    """`size` bytes from each start; zeros past the end."""
-    places = starts[:, None] + torch.arange(size, device=body.device)
-    longer = torch.cat([body, body.new_zeros(1)])
-    return longer[places.clamp(max=body.numel())]
-
-
-def _bytes_of(values: Tensor, count: int) -> Tensor:
-    shifts = 8 * torch.arange(count, device=values.device)
-    return (values[:, None] >> shifts & 255).to(torch.uint8)
-
-
-def _integers(octets: Tensor) -> Tensor:
-    shifts = 8 * torch.arange(octets.shape[1], device=octets.device)
-    return (octets.long() << shifts).sum(1)
+def _read(
+    body: Tensor, offsets: Tensor, headers: Tensor, levels: Tensor, layout: BoundedLayout, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Where each chunk of a part ends, and its values, flat."""
+    end, starts, present = _locate(body, offsets, headers, layout)
+    raw, is_map = headers == RAW, _is_map(headers)
+    width = headers % 32 * ~raw
+    map_size = (_lengths(layout, body.device) + 7) // 8 * is_map
+    widths = width.unsqueeze(1).expand(-1, BLOCK)
+    codes = take_codes(body, starts + map_size, _positions(present, width), widths, 31)
+    codes = (codes + is_map.view(-1, 1)) * present * ~raw.view(-1, 1)
+    signed = ((headers // 32 & 1 == 1) | (headers // 32 == DELTA)) & ~raw
+    symbols = torch.where(signed.view(-1, 1), unzigzag(codes), codes)
+    symbols = unpredict(symbols, (headers // 32 == DELTA) & ~raw, layout)
+    inside = torch.arange(layout.blocks * BLOCK, device=body.device) < layout.n
+    values = padded(dequantize(symbols * inside.view(-1, BLOCK), layout, levels, seed), BLOCK)
+    kept = take(body, starts, BLOCK * layout.itemsize).view(layout.dtype)
+    return end, torch.where(raw.view(-1, 1), kept, values).view(-1)[: layout.n]
 
 
 def _locate(
-    headers: Tensor, offsets: Tensor, body: Tensor, layout: BoundedLayout
-) -> tuple[Tensor, Tensor]:
-    """Where each block begins, and which of its codes are there; every length is checked."""
-    combo, width = headers // 32, headers % 32
-    lengths = _lengths(layout, headers.device)
-    end = torch.tensor([body.numel()], device=offsets.device)
-    ends = torch.cat([offsets, end])[1:]
-    bad = (headers != RAW) & ((combo > DELTA) | (width > MAX_WIDTH))
-    if bool(bad.any()) or bool((offsets > ends).any()) or bool((ends > body.numel()).any()):
-        raise DamagedError("bounded_decode: the stored bytes are damaged")
-    present = torch.arange(BLOCK, device=headers.device) < lengths[:, None]
-    is_map = (combo & ~1 == BITMAP) & (headers != RAW)
-    starts = torch.zeros_like(headers)
-    at = offsets.clone()
-    for b in range(
-        min(BLOCKS_PER_CHUNK, layout.blocks)
-    ):  # the chunks side by side, block after block
-        rows = torch.arange(b, layout.blocks, BLOCKS_PER_CHUNK, device=headers.device)
-        here = at[: rows.numel()]
-        octets = _gather(body, here, 8)[:, :, None].long() >> torch.arange(8, device=at.device)
-        bits = (octets & 1).view(-1, BLOCK).bool()
-        present[rows] &= bits | ~is_map[rows, None]
-        size = _sizes(headers, present, layout)[rows]
+    body: Tensor, offsets: Tensor, headers: Tensor, layout: BoundedLayout
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Where each chunk ends, where each block begins, and which of its codes are there."""
+    lengths = _lengths(layout, body.device)
+    present = torch.arange(BLOCK, device=body.device) < lengths[:, None]
+    is_map, starts, at = _is_map(headers), torch.zeros_like(headers), offsets.clone()
+    place = torch.arange(8, device=body.device)
+    for b in range(min(BLOCKS_PER_CHUNK, layout.blocks)):  # the chunks side by side
+        rows = slice(b, None, BLOCKS_PER_CHUNK)
+        here = at[: starts[rows].numel()]
+        bits = (take(body, here, 8).unsqueeze(2) >> place & 1).flatten(1).bool()
+        present[rows] &= bits | ~is_map[rows].unsqueeze(1)
         starts[rows] = here
-        at[: rows.numel()] += size
-        if bool((at > ends).any()):
-            raise DamagedError("bounded_decode: the stored bytes are damaged")
-    return starts, present
-
-
-def _unpack(
-    headers: Tensor, starts: Tensor, present: Tensor, body: Tensor, layout: BoundedLayout
-) -> Tensor:
-    """Symbols of each block, residuals where the mode is delta, zeros where it is raw."""
-    symbols = torch.zeros(headers.numel(), BLOCK, dtype=torch.long, device=headers.device)
-    map_bytes = (_lengths(layout, headers.device) + 7) // 8
-    bit = torch.arange(8, device=headers.device)
-    for header in torch.unique(headers[headers != RAW]).tolist():
-        rows = headers == header
-        combo, width = header // 32, header % 32
-        is_map = combo & ~1 == BITMAP
-        begin = starts[rows] + map_bytes[rows] * int(is_map)
-        stream = _gather(body, begin, 8 * width + 4)[:, :, None].long() >> bit & 1
-        bits = torch.arange(width, device=headers.device)
-        places = _positions(present[rows], width)[:, :, None] + bits
-        taken = stream.flatten(1).gather(1, places.flatten(1)).view(places.shape)
-        codes = (taken << bits).sum(2) + int(is_map)
-        codes = torch.where(present[rows], codes, torch.zeros_like(codes))
-        symbols[rows] = unzigzag(codes) if combo & 1 or combo == DELTA else codes
-    return symbols
+        coded = (present[rows].sum(1) * (headers[rows] % 32) + 7) // 8
+        size = coded + (lengths[rows] + 7) // 8 * is_map[rows]
+        whole = lengths[rows] * layout.itemsize
+        here += torch.where(headers[rows] == RAW, whole, size)
+    return at, starts, present

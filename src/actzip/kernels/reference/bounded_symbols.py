@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from actzip.kernels.bounded_layout import BLOCK, CAP, CHUNK, SCALE, BoundedLayout, level_of
+from actzip.kernels.bounded_layout import BLOCK, CAP, CHUNK, SCALE, BoundedLayout, levels_of
 from actzip.kernels.reference.dither import dither
 
 
@@ -22,7 +22,7 @@ def padded(x: Tensor, size: int) -> Tensor:
 def _grid(layout: BoundedLayout, levels: Tensor) -> tuple[Tensor, Tensor]:
     """Bound and step of each element, as rows of a chunk; `levels` has one number per chunk."""
     device = levels.device
-    index = torch.arange(layout.chunks * CHUNK, device=device)
+    index = torch.arange(layout.first, layout.first + layout.chunks * CHUNK, device=device)
     bounds = layout.bounds[index // layout.inner % layout.bounds.numel()].view(-1, CHUNK)
     scale = torch.tensor(SCALE, dtype=layout.real, device=device)[levels]
     return bounds, (bounds * 2) * scale[:, None]
@@ -31,7 +31,7 @@ def _grid(layout: BoundedLayout, levels: Tensor) -> tuple[Tensor, Tensor]:
 def _dither_rows(layout: BoundedLayout, seed: int, device: torch.device) -> Tensor:
     if not layout.dither:
         return torch.zeros(layout.chunks, CHUNK, dtype=layout.real, device=device)
-    v = dither(seed, 0, layout.chunks * CHUNK, device)
+    v = dither(seed, layout.first, layout.chunks * CHUNK, device)
     return v.view(-1, CHUNK).to(layout.real)
 
 
@@ -40,8 +40,7 @@ def _levels(x: Tensor, layout: BoundedLayout) -> Tensor:
     _, step = _grid(layout, torch.zeros(layout.chunks, dtype=torch.long, device=x.device))
     ratio = (x * (1.0 / step)).abs()
     ratio = torch.where(ratio < torch.inf, ratio, torch.zeros_like(ratio))
-    found = [level_of(r, layout.dtype) for r in ratio.amax(1).double().tolist()]
-    return torch.tensor(found, dtype=torch.long, device=x.device)
+    return levels_of(ratio.amax(1).double(), layout.dtype)
 
 
 def quantize(x: Tensor, layout: BoundedLayout, seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -59,9 +58,9 @@ def quantize(x: Tensor, layout: BoundedLayout, seed: int) -> tuple[Tensor, Tenso
         good &= (back != 0) | (rows == 0)
     q = torch.where(good, r, torch.zeros_like(r)).long()
     symbols = torch.where(q >= 0, q + 1, q) if layout.dither else q
-    symbols = torch.where(rows == 0, torch.zeros_like(symbols), symbols).view(-1, BLOCK)
     raw = ~good.view(-1, BLOCK).all(1)
-    symbols[raw] = 0
+    symbols = torch.where(rows == 0, torch.zeros_like(symbols), symbols).view(-1, BLOCK)
+    symbols = symbols * ~raw.view(-1, 1)
     return symbols[: layout.blocks], raw[: layout.blocks], levels
 
 
@@ -77,7 +76,7 @@ def dequantize(symbols: Tensor, layout: BoundedLayout, levels: Tensor, seed: int
 
 def _neighbours(layout: BoundedLayout, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """For each element of each chunk, whether it has a left, an upper and a corner neighbour."""
-    index = torch.arange(layout.chunks * CHUNK, device=device)
+    index = torch.arange(layout.first, layout.first + layout.chunks * CHUNK, device=device)
     place = index % CHUNK
     column = index % layout.width > 0
     row = index // layout.width % layout.height > 0
@@ -109,23 +108,39 @@ def residuals(symbols: Tensor, layout: BoundedLayout) -> Tensor:
 
 def unpredict(symbols: Tensor, delta: Tensor, layout: BoundedLayout) -> Tensor:
     """Turns residuals back into symbols in those blocks (blocks, 64) where `delta` is set."""
-    rows = padded(symbols.reshape(-1), CHUNK)
-    here = padded(delta.repeat_interleave(BLOCK), CHUNK)
-    if layout.width:
-        left, above, corner = _neighbours(layout, symbols.device)
-    width = layout.width
-    for i in range(min(CHUNK, layout.n) if bool(delta.any()) else 0):
-        if layout.width == 0:
-            guess = rows[:, i - 1] if i > 0 else torch.zeros_like(rows[:, 0])
-        else:
-            guess = torch.zeros_like(rows[:, 0])
-            if i > 0:
-                guess = guess + rows[:, i - 1] * left[:, i]
-            if i >= width:
-                guess = guess + rows[:, i - width] * above[:, i]
-            if i > width:
-                guess = guess - rows[:, i - width - 1] * corner[:, i]
-        rows[:, i] += guess * here[:, i]
+    if layout.width == 0:
+        rows = _add_up(symbols, delta, layout)
+    else:
+        rows = _add_up_in_maps(symbols, delta, layout)
     # modulo 2^32, as the C++ twin computes: damaged bytes may run away
     wrapped = ((rows + 2**31) & 0xFFFFFFFF) - 2**31
     return wrapped.view(-1, BLOCK)[: symbols.shape[0]]
+
+
+def _add_up(symbols: Tensor, delta: Tensor, layout: BoundedLayout) -> Tensor:
+    """Each block from the last value of the one before it in its chunk."""
+    blocks = padded(symbols.reshape(-1), CHUNK).unflatten(1, (-1, BLOCK))
+    is_delta = padded(delta, CHUNK // BLOCK)
+    sums = torch.where(is_delta.unsqueeze(2), blocks.cumsum(2), blocks)
+    last = torch.zeros_like(sums[:, 0, 0])
+    for b in range(sums.shape[1]):
+        sums[:, b] += (last * is_delta[:, b]).unsqueeze(1)
+        last = sums[:, b, -1]
+    return sums
+
+
+def _add_up_in_maps(symbols: Tensor, delta: Tensor, layout: BoundedLayout) -> Tensor:
+    rows = padded(symbols.reshape(-1), CHUNK)
+    here = padded(delta.unsqueeze(1).expand(-1, BLOCK).reshape(-1), CHUNK)
+    left, above, corner = _neighbours(layout, symbols.device)
+    width = layout.width
+    for i in range(min(CHUNK, layout.n) if bool(delta.any()) else 0):
+        guess = torch.zeros_like(rows[:, 0])
+        if i > 0:
+            guess = guess + rows[:, i - 1] * left[:, i]
+        if i >= width:
+            guess = guess + rows[:, i - width] * above[:, i]
+        if i > width:
+            guess = guess - rows[:, i - width - 1] * corner[:, i]
+        rows[:, i] += guess * here[:, i]
+    return rows

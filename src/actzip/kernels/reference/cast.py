@@ -5,12 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from actzip.kernels.reference.slabs import spans
+
 
 def convert(source: Tensor, target: Tensor) -> None:
     """Rounded to nearest; a finite value never becomes infinity."""
     target.copy_(source)
     top = torch.finfo(target.dtype).max
     if torch.finfo(source.dtype).max > top:
-        lost = torch.isinf(target) & torch.isfinite(source)
-        if bool(lost.any()):
-            target[lost] = torch.full_like(target[lost], top).copysign(target[lost])
+        for span in spans(source.numel(), source.element_size()):
+            part = target[span]
+            lost = torch.isinf(part) & torch.isfinite(source[span])
+            part.copy_(torch.where(lost, part.clamp(-top, top), part))

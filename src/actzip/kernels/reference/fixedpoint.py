@@ -1,53 +1,75 @@
-"""Per-channel fixed point in plain PyTorch; the format is that of csrc/fixedpoint/chunk.hpp."""
+"""Per-channel fixed point in plain PyTorch; the format is that of csrc/fixedpoint/chunk.hpp.
+
+The host reads one number of an encode, the size of its payload, and one of a decode, whether the
+bytes are damaged. A few chunks are worked on at a time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from actzip.kernels.bounded_layout import BLOCK, BLOCKS_PER_CHUNK
-from actzip.kernels.entropy_table import as_tensor
+from actzip.kernels.bounded_layout import BLOCK, BLOCKS_PER_CHUNK, CHUNK
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.fixedpoint_layout import DITHER, NEAREST, FixedPointLayout
-from actzip.kernels.reference.bounded_symbols import padded
 from actzip.kernels.reference.dither import dither
+from actzip.kernels.reference.scattered import put, put_codes, take, take_codes
+from actzip.kernels.reference.slabs import elements, spans
+from actzip.kernels.reference.tables import table
 
 _WIDEST = 16
+
+
+class _Part(NamedTuple):
+    """Some chunks of a tensor, and the widths of their codes: (chunks, blocks, 64), 0 outside."""
+
+    first: int  #: chunk
+    last: int
+    channel: Tensor  #: of each element
+    inside: Tensor  #: bool
+    widths: Tensor
+
+    @property
+    def begin(self) -> int:
+        """The first element."""
+        return self.first * CHUNK
 
 
 def largest(x: Tensor, layout: FixedPointLayout) -> Tensor:
     """The largest finite magnitude of each channel."""
     found = torch.zeros(len(layout.bits), dtype=layout.real, device=x.device)
-    size = x.to(layout.real).abs()
-    size = torch.where(size < torch.inf, size, torch.zeros_like(size))
-    return found.scatter_reduce(0, _channels(layout, layout.n, x.device), size, "amax")
+    for span in spans(layout.n, x.element_size()):
+        size = x[span].to(layout.real).abs()
+        size = torch.where(size < torch.inf, size, torch.zeros_like(size))
+        place = torch.arange(span.start, span.stop, device=x.device)
+        found.scatter_reduce_(0, place // layout.inner % len(layout.bits), size, "amax")
+    return found
 
 
 def encode(
     x: Tensor, layout: FixedPointLayout, seed: int, allocate: Callable[[int], Tensor]
 ) -> Tensor:
     most = largest(x, layout)
-    steps = layout.steps(most)
-    codes = padded(_quantize(x, layout, steps, layout.limits(most), seed), BLOCK)
-    values = padded(x, BLOCK)
-    inside = torch.arange(values.numel(), device=x.device).view(-1, BLOCK) < layout.n
-    present = inside & (values != 0) if layout.skip_zeros else inside
-    parts = _pack(codes, present, inside, layout)
-    kept = (codes == 0) & present
-    chunks = []
-    for first in range(0, values.shape[0], BLOCKS_PER_CHUNK):
-        here = slice(first, first + BLOCKS_PER_CHUNK)
-        raw = values[here][kept[here]].view(torch.uint8)
-        chunks.append(b"".join(parts[here]) + bytes(raw.tolist()))
-    offsets, at = b"", 0
-    for chunk in chunks:
-        offsets += at.to_bytes(8, "little")
-        at += len(chunk)
-    joined = bytes(steps.view(torch.uint8).tolist()) + offsets + b"".join(chunks)
-    data = allocate(len(joined))
-    data.copy_(as_tensor(joined, x.device))
+    steps, limits = layout.steps(most), layout.limits(most)
+    sizes = [
+        _sizes(p, *_codes(x, p, layout, steps, limits, seed), layout) for p in _parts(x, layout)
+    ]
+    ends = torch.cat(sizes).cumsum(0) if sizes else torch.zeros(0, dtype=torch.int64)
+    total = int(ends[-1]) if sizes else 0
+    start = layout.steps_size + 8 * layout.chunks
+    data = allocate(start + total)
+    data[: layout.steps_size] = steps.view(torch.uint8)
+    begins = torch.zeros_like(ends)
+    begins[1:] = ends[:-1]
+    data[layout.steps_size : start] = begins.view(torch.uint8)
+    body = torch.zeros(total + 1, dtype=torch.uint8, device=x.device)  # one more: for what is not
+    for part in _parts(x, layout):
+        codes, values, present = _codes(x, part, layout, steps, limits, seed)
+        _write(body, begins[part.first : part.last], part, codes, values, present, layout)
+    data[start:] = body[:total]
     return data
 
 
@@ -55,112 +77,130 @@ def decode(data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor) -> No
     start = layout.steps_size + 8 * layout.chunks
     if data.numel() < start:
         raise DamagedError(f"fixedpoint_decode: {data.numel()} bytes are too few")
+    if layout.n == 0:
+        return
     steps = data[: layout.steps_size].clone().view(layout.real)
-    raw = bytes(data.tolist())
-    table = range(layout.steps_size, start, 8)
-    begins = [int.from_bytes(raw[i : i + 8], "little", signed=True) for i in table]
-    ends = [*begins, len(raw) - start][1:]
-    codes, present, kept = [], [], []
-    for chunk, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        if not 0 <= begin <= end <= len(raw) - start:
-            raise DamagedError("fixedpoint_decode: the stored bytes are damaged")
-        blocks = _Chunk(raw[start + begin : start + end], layout, chunk)
-        codes += blocks.codes
-        present += blocks.present
-        kept.append(blocks.kept)
-    u = torch.tensor(codes, dtype=torch.long, device=data.device)
-    there = torch.tensor(present, dtype=torch.bool, device=data.device)
-    out.copy_(_dequantize(u, there, layout, steps, seed))
-    missing = there & (u == 0)
-    if bool(missing.any()):
-        out[missing] = as_tensor(b"".join(kept), data.device).view(layout.dtype)
+    body = torch.nn.functional.pad(data[start:], (0, 1))  # what lies beyond the end is read there
+    begins = data[layout.steps_size : start].clone().view(torch.int64)
+    ends = torch.cat([begins[1:], torch.full_like(begins[:1], body.numel() - 1)])
+    damaged = ((begins < 0) | (begins > ends) | (ends >= body.numel())).any()
+    for part in _parts(out, layout):
+        here = begins[part.first : part.last]
+        end, values = _read(body, here, part, layout, steps, seed)
+        damaged |= (end > ends[part.first : part.last]).any()
+        flat = values.view(-1)[: layout.n - part.begin]
+        out[part.begin : part.begin + flat.numel()] = flat
+    if bool(damaged):
+        raise DamagedError("fixedpoint_decode: the stored bytes are damaged")
 
 
-def _channels(layout: FixedPointLayout, n: int, device: torch.device) -> Tensor:
-    return torch.arange(n, device=device) // layout.inner % len(layout.bits)
+def _parts(x: Tensor, layout: FixedPointLayout) -> Iterator[_Part]:
+    step = max(1, elements(layout.n, x.element_size()) // 4 // CHUNK)
+    each = table(layout.bits, torch.int64, x.device)
+    for first in range(0, layout.chunks, step):
+        last = min(layout.chunks, first + step)
+        place = torch.arange(first * CHUNK, last * CHUNK, device=x.device)
+        place = place.view(-1, BLOCKS_PER_CHUNK, BLOCK)
+        channel, inside = place // layout.inner % len(layout.bits), place < layout.n
+        yield _Part(first, last, channel, inside, each[channel] * inside)
 
 
-def _widths(layout: FixedPointLayout, n: int, device: torch.device) -> Tensor:
-    return torch.tensor(layout.bits, device=device)[_channels(layout, n, device)]
-
-
-def _quantize(
-    x: Tensor, layout: FixedPointLayout, steps: Tensor, limits: Tensor, seed: int
-) -> Tensor:
-    """Codes q + 2^(bits - 1), 0 for values to be kept as they are."""
-    channel = _channels(layout, layout.n, x.device)
-    inv = torch.where(steps > 0, 1.0 / steps, torch.zeros_like(steps))[channel]
-    top = (2 ** (_widths(layout, layout.n, x.device) - 1) - 1).to(layout.real)
-    v = dither(seed, 0, layout.n, x.device).to(layout.real)
-    wide = x.to(layout.real)
-    q = torch.round(wide * inv + v * (layout.rounding != NEAREST))
+def _codes(
+    x: Tensor, part: _Part, layout: FixedPointLayout, steps: Tensor, limits: Tensor, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes q + 2^(bits - 1), 0 for values to be kept as they are; values; which are coded."""
+    values = x[part.begin : part.last * CHUNK]
+    missing = (part.last - part.first) * CHUNK - values.numel()
+    values = torch.nn.functional.pad(values, (0, missing)).view(part.widths.shape)
+    v = dither(seed, part.begin, values.numel(), x.device).to(layout.real).view(values.shape)
+    inverse = torch.where(steps > 0, 1.0 / steps, torch.zeros_like(steps))[part.channel]
+    top = _top(part, layout)
+    wide = values.to(layout.real)
+    q = torch.round(wide * inverse + v * (layout.rounding != NEAREST))
     q = torch.where(q < top, q, top)
     q = torch.where(q > -top, q, -top)
-    back = (q - v * (layout.rounding == DITHER)) * steps[channel]
+    back = (q - v * (layout.rounding == DITHER)) * steps[part.channel]
     error = (wide - back.to(layout.dtype).to(layout.real)).abs()
-    code = (q + top + 1).long()
-    return torch.where(error <= limits[channel], code, torch.zeros_like(code))
+    codes = (q + top + 1).long() * (error <= limits[part.channel])
+    present = part.inside & (values != 0) if layout.skip_zeros else part.inside
+    return codes, values, present
 
 
-def _dequantize(
-    u: Tensor, present: Tensor, layout: FixedPointLayout, steps: Tensor, seed: int
+def _top(part: _Part, layout: FixedPointLayout) -> Tensor:
+    """The largest code of each element's channel, counted from that of zero."""
+    each = tuple(2 ** (b - 1) - 1 for b in layout.bits)
+    return table(each, layout.real, part.channel.device)[part.channel]
+
+
+def _block_sizes(part: _Part, present: Tensor, layout: FixedPointLayout) -> tuple[Tensor, Tensor]:
+    """(chunks, blocks) bytes of the bitmaps, and of the codes that are there."""
+    maps = (part.inside.sum(2) + 7) // 8 * layout.skip_zeros
+    return maps, ((part.widths * present).sum(2) + 7) // 8
+
+
+def _sizes(
+    part: _Part, codes: Tensor, values: Tensor, present: Tensor, layout: FixedPointLayout
 ) -> Tensor:
-    top = (2 ** (_widths(layout, layout.n, u.device) - 1) - 1).to(layout.real)
-    v = dither(seed, 0, layout.n, u.device).to(layout.real) * (layout.rounding == DITHER)
-    back = ((u.to(layout.real) - top - 1) - v) * steps[_channels(layout, layout.n, u.device)]
-    return torch.where(present, back, torch.zeros_like(back)).to(layout.dtype)
+    """Bytes of each chunk."""
+    maps, coded = _block_sizes(part, present, layout)
+    kept = ((codes == 0) & present).flatten(1).sum(1)
+    return (maps + coded).sum(1) + kept * layout.dtype.itemsize
 
 
-def _pack(codes: Tensor, present: Tensor, inside: Tensor, layout: FixedPointLayout) -> list[bytes]:
-    """The bytes of each block: bitmap if asked for, then the codes that are there."""
-    widths = _widths(layout, codes.numel(), codes.device).view(-1, BLOCK) * present
-    bits = torch.arange(_WIDEST, device=codes.device)
-    ends = widths.cumsum(1)
-    places = (ends - widths)[:, :, None] + bits
-    wanted = bits < widths[:, :, None]
-    places = torch.where(wanted, places, BLOCK * _WIDEST)
-    stream = torch.zeros(codes.shape[0], BLOCK * _WIDEST + 1, dtype=torch.long, device=codes.device)
-    stream.scatter_(1, places.flatten(1), (codes[:, :, None] >> bits & 1).flatten(1))
-    weights = 1 << torch.arange(8, device=codes.device)
-    octets = (stream[:, :-1].view(-1, 2 * BLOCK, 8) * weights).sum(2).to(torch.uint8)
-    maps = (present.view(-1, 8, 8) * weights).sum(2).to(torch.uint8)
-    map_sizes = ((inside.sum(1) + 7) // 8 * layout.skip_zeros).tolist()
-    sizes = ((ends[:, -1] + 7) // 8).tolist()
-    return [
-        bytes(maps[k, : map_sizes[k]].tolist()) + bytes(octets[k, : sizes[k]].tolist())
-        for k in range(codes.shape[0])
-    ]
+def _write(
+    body: Tensor, begins: Tensor, part: _Part, codes: Tensor, values: Tensor, present: Tensor,
+    layout: FixedPointLayout,
+) -> None:  # fmt: skip
+    """The chunks of a part to their places; bytes that a block does not have go to the last."""
+    maps, coded = _block_sizes(part, present, layout)
+    ends = (maps + coded).cumsum(1)
+    starts = begins.unsqueeze(1) + ends - maps - coded
+    weights = 1 << torch.arange(8, device=body.device)
+    octets = (present.unflatten(2, (8, 8)) * weights).sum(3).to(torch.uint8)
+    put(body, starts, octets, maps)
+    widths = part.widths * present
+    position = widths.cumsum(2) - widths
+    octets = put_codes(codes * present, position, 2 * BLOCK, _WIDEST)
+    put(body, starts + maps, octets, coded)
+    kept = ((codes == 0) & present).flatten(1)
+    item = layout.dtype.itemsize
+    place = (begins + ends[:, -1]).unsqueeze(1) + (kept.cumsum(1) - 1) * item
+    put(body, place, values.view(torch.uint8).view(*kept.shape, item), kept * item)
 
 
-class _Chunk:
-    """The codes of a chunk, which of them are there, and the bytes of values kept as they are."""
-
-    def __init__(self, raw: bytes, layout: FixedPointLayout, chunk: int) -> None:
-        self.codes: list[int] = []
-        self.present: list[bool] = []
-        at, first = 0, chunk * BLOCK * BLOCKS_PER_CHUNK
-        last = min(layout.n, first + BLOCK * BLOCKS_PER_CHUNK)
-        for begin in range(first, last, BLOCK):
-            here = min(BLOCK, last - begin)
-            held = (1 << here) - 1
-            if layout.skip_zeros:
-                held &= int.from_bytes(_take(raw, at, (here + 7) // 8), "little")
-                at += (here + 7) // 8
-            there = [bool(held >> i & 1) for i in range(here)]
-            places = range(begin, begin + here)
-            widths = [layout.bits[i // layout.inner % len(layout.bits)] for i in places]
-            size = (sum(w for w, t in zip(widths, there, strict=True) if t) + 7) // 8
-            stream = int.from_bytes(_take(raw, at, size), "little")
-            at += size
-            for width, is_there in zip(widths, there, strict=True):
-                self.codes.append(stream & ((1 << width) - 1) if is_there else 0)
-                stream >>= width if is_there else 0
-            self.present += there
-        lost = sum(t and c == 0 for c, t in zip(self.codes, self.present, strict=True))
-        self.kept = _take(raw, at, lost * layout.dtype.itemsize)
+def _read(
+    body: Tensor, begins: Tensor, part: _Part, layout: FixedPointLayout, steps: Tensor, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Where each chunk of a part ends, and its values."""
+    present = _present(body, begins, part, layout)
+    maps, coded = _block_sizes(part, present, layout)
+    ends = (maps + coded).cumsum(1)
+    starts = begins.unsqueeze(1) + ends - coded
+    widths = part.widths * present
+    position = widths.cumsum(2) - widths
+    u = take_codes(body, starts, position, widths, _WIDEST)
+    v = dither(seed, part.begin, u.numel(), u.device).to(layout.real).view(u.shape)
+    back = (u.to(layout.real) - _top(part, layout) - 1) - v * (layout.rounding == DITHER)
+    back = back * steps[part.channel]
+    values = torch.where(present, back, torch.zeros_like(back)).to(layout.dtype)
+    kept = (present & (u == 0)).flatten(1)
+    item = layout.dtype.itemsize
+    place = (begins + ends[:, -1]).unsqueeze(1) + (kept.cumsum(1) - 1) * item
+    whole = take(body, place, item).view(layout.dtype).view(values.shape)
+    end = begins + ends[:, -1] + kept.sum(1) * item
+    return end, torch.where(kept.view(values.shape), whole, values)
 
 
-def _take(raw: bytes, at: int, size: int) -> bytes:
-    if at + size > len(raw):
-        raise DamagedError("fixedpoint_decode: the stored bytes are damaged")
-    return raw[at : at + size]
+def _present(body: Tensor, begins: Tensor, part: _Part, layout: FixedPointLayout) -> Tensor:
+    """Which values have codes: all, or those of the bitmaps, block after block."""
+    if not layout.skip_zeros:
+        return part.inside
+    present, at = part.inside.clone(), begins
+    sizes = (part.inside.sum(2) + 7) // 8
+    place = torch.arange(8, device=body.device)
+    for block in range(BLOCKS_PER_CHUNK):  # the chunks side by side
+        bits = take(body, at, 8).unsqueeze(2) >> place & 1
+        present[:, block] &= bits.flatten(1).bool()
+        coded = ((part.widths[:, block] * present[:, block]).sum(1) + 7) // 8
+        at = at + sizes[:, block] + coded
+    return present

@@ -7,36 +7,40 @@ from torch import Tensor
 
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.reference import planes
+from actzip.kernels.reference.slabs import spans
 
 _SAME_SIZE_INT = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def encode(x: Tensor, on: float | None, data: Tensor) -> bool:
-    """Bits of a 1-D tensor into `data`; False when `on` is given and a third value was met.
+def encode(x: Tensor, on: float | None, data: Tensor) -> int | Tensor:
+    """Bits of a 1-D tensor into `data`; returns how many elements are a third value: none but when
+    `on` is given, and then a number that is on the device.
 
     bool: the values. Floating: not (x <= 0), or with `on`: x == on, all else being +0.
     """
-    fits = True
-    if x.dtype == torch.bool:
-        bits = x
-    elif on is None:
-        bits = ~(x <= 0)
-    else:
-        whole = _SAME_SIZE_INT[x.element_size()]
-        value = torch.tensor(float(on), dtype=x.dtype, device=x.device).view(whole)
-        bits = x.view(whole) == value
-        fits = bool((bits | (x.view(whole) == 0)).all())
-    data.copy_(planes.pack(bits.to(torch.uint8), 1))
-    return fits
+    third: int | Tensor = 0
+    for span in spans(x.numel(), x.element_size()):
+        part = x[span]
+        if x.dtype == torch.bool:
+            bits = part
+        elif on is None:
+            bits = ~(part <= 0)
+        else:
+            whole = part.view(_SAME_SIZE_INT[x.element_size()])
+            value = torch.full((), float(on), dtype=x.dtype, device=x.device)
+            bits = whole == value.view(whole.dtype)
+            third = third + (~(bits | (whole == 0))).sum()
+        packed = planes.pack(bits.to(torch.uint8), 1)
+        data[span.start // 8 : span.start // 8 + packed.numel()] = packed
+    return third
 
 
 def decode(data: Tensor, on: float | None, out: Tensor) -> None:
     """The bits as bool, or as 0 and `on` (1 when None) for a floating `out`."""
     if data.numel() != planes.packed_size(out.numel(), 1):
         raise DamagedError(f"a mask of {out.numel()} bits cannot have {data.numel()} bytes")
-    bits = planes.unpack(data, out.numel(), 1)
-    if out.dtype == torch.bool:
-        out.copy_(bits)
-    else:
-        value = torch.tensor(1.0 if on is None else float(on), dtype=out.dtype, device=out.device)
-        out.copy_(torch.where(bits > 0, value, torch.zeros_like(value)))
+    value = torch.full((), 1.0 if on is None else float(on), dtype=out.dtype, device=out.device)
+    for span in spans(out.numel(), out.element_size()):
+        count = span.stop - span.start
+        here = data[span.start // 8 : span.start // 8 + planes.packed_size(count, 1)]
+        out[span] = torch.where(planes.unpack(here, count, 1) > 0, value, torch.zeros_like(value))

@@ -37,6 +37,11 @@ class Metadata:
     raw: Tensor  #: bool
 
 
+def real_type(dtype: torch.dtype) -> torch.dtype:
+    """The type in which elements of this type are computed."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
 def upper_floor(x: Tensor) -> Tensor:
     """The largest value of half the bits that is not above x."""
     real = REAL[x.dtype]
@@ -50,25 +55,33 @@ def upper_ceil(x: Tensor) -> Tensor:
     return ((x.view(real.bits) + real.low) & ~real.low).view(x.dtype)
 
 
-def measure(x: Tensor, seen: Tensor, levels: Tensor) -> Metadata:
-    """Metadata of groups in the last dimension of x (float32 or float64).
+def extremes(x: Tensor, zero: bool) -> tuple[Tensor, Tensor]:
+    """Least and largest value in the last dimension, NaN where there is one.
 
-    `seen` marks the elements that take part; `levels` (one per group) is the largest code.
+    zero: of the elements that are not zero; +inf and -inf where there are none.
     """
-    real = REAL[x.dtype]
-    inf = torch.tensor(float("inf"), dtype=x.dtype, device=x.device)
-    zero = torch.zeros((), dtype=x.dtype, device=x.device)
-    held = torch.where(seen, x, zero)
-    raw = ~(held.abs() <= real.largest).all(-1)
-    calm = torch.where(raw.unsqueeze(-1), zero, held)
-    lo = torch.where(seen, calm, inf).amin(-1)
-    hi = torch.where(seen, calm, -inf).amax(-1)
-    none = ~seen.any(-1)
-    lo, hi = torch.where(none, zero, lo), torch.where(none, zero, hi)
+    if not zero:
+        return x.amin(-1), x.amax(-1)
+    there = x != 0
+    return (
+        torch.where(there, x, float("inf")).amin(-1),
+        torch.where(there, x, -float("inf")).amax(-1),
+    )
+
+
+def measure(lo: Tensor, hi: Tensor, levels: Tensor) -> Metadata:
+    """Metadata of groups from their `extremes`; `levels` is the largest code of each."""
+    real_kind = real_type(lo.dtype)
+    real = REAL[real_kind]
+    lo, hi = lo.to(real_kind), hi.to(real_kind)
+    zero = torch.zeros((), dtype=real_kind, device=lo.device)
+    none = lo > hi
+    raw = ~((lo >= -real.largest) & (hi <= real.largest) | none)
+    lo, hi = torch.where(none | raw, zero, lo), torch.where(none | raw, zero, hi)
     base = upper_floor(lo + 0.0)
     width = hi - base
     raw = raw | ((levels > 0) & (width != 0) & (width < real.smallest))
-    step = upper_ceil(width / levels.clamp(min=1).to(x.dtype))
+    step = upper_ceil(width / levels.clamp(min=1).to(real_kind))
     flat = (levels == 0) | (width == 0) | raw
     middle = upper_floor(lo * 0.5 + hi * 0.5 + 0.0)
     base = torch.where(levels == 0, middle, base)

@@ -20,14 +20,14 @@ from actzip.kernels.triton.device import dual as device
 from actzip.kernels.triton.launch import TILE, power_of_two
 
 
-def encode(x: Tensor, layout: DualLayout, seed: int, data: Tensor) -> int:
+def encode(x: Tensor, layout: DualLayout, seed: int | Tensor, data: Tensor) -> int | Tensor:
     if x.numel() == 0:
         return 0
     if _too_large(layout):
         return reference.encode(x, layout, seed, data)
     raw = torch.zeros(1, dtype=torch.int64, device=x.device)
     launch.with_aligned(data, lambda room: encode_into(x, layout, seed, room, raw))
-    return int(raw)
+    return raw
 
 
 def encode_into(
@@ -66,7 +66,9 @@ def store_raw(x: Tensor, layout: DualLayout, data: Tensor) -> None:
         group.store_raw(x, layout.rest, data[layout.averages_size :])
 
 
-def decode(data: Tensor, layout: DualLayout, seed: int, out: Tensor) -> None:
+def decode(
+    data: Tensor, layout: DualLayout, seed: int | Tensor, out: Tensor, trusted: bool = False
+) -> None:
     if data.numel() < layout.averages_size + layout.rest.offsets[-1]:
         raise DamagedError(f"averages and codes need more than {data.numel()} bytes")
     if _too_large(layout):

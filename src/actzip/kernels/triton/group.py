@@ -16,6 +16,7 @@ from torch import Tensor
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.group_layout import GroupLayout
 from actzip.kernels.reference import group as reference
+from actzip.kernels.reference import raw
 from actzip.kernels.triton.device import group as device
 from actzip.kernels.triton.launch import (
     TILE,
@@ -34,14 +35,14 @@ _HELD = 8192
 _LONG = 1 << 33
 
 
-def encode(x: Tensor, layout: GroupLayout, seed: int, data: Tensor) -> int:
+def encode(x: Tensor, layout: GroupLayout, seed: int | Tensor, data: Tensor) -> int | Tensor:
     if layout.n == 0 or layout.samples == 0:
         return 0
     if too_large(layout.group):
         return reference.encode(x, layout, seed, data)
-    raw = torch.zeros(1, dtype=torch.int64, device=x.device)
-    with_aligned(data, lambda room: encode_into(x, layout, seed, room, raw))
-    return int(raw)
+    count = torch.zeros(1, dtype=torch.int64, device=x.device)
+    with_aligned(data, lambda room: encode_into(x, layout, seed, room, count))
+    return count
 
 
 def encode_into(
@@ -73,10 +74,16 @@ def encode_into(
 
 
 def store_raw(x: Tensor, layout: GroupLayout, data: Tensor) -> None:
+    if x.numel() == 0:
+        return
+    data[layout.offsets[-1] :] = 0
     with_filled(x, layout, data, store=True)
+    raw.spoil(reference.load(data, layout).raw, layout, data, x.dtype)
 
 
-def decode(data: Tensor, layout: GroupLayout, seed: int, out: Tensor) -> None:
+def decode(
+    data: Tensor, layout: GroupLayout, seed: int | Tensor, out: Tensor, trusted: bool = False
+) -> None:
     _check(data, layout)
     if out.numel():
         decode_from(aligned(data), layout, seed, out)

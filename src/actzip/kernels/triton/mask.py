@@ -20,10 +20,10 @@ def _bits(value: float, dtype: torch.dtype) -> int:
     return int(torch.tensor([value], dtype=dtype).view(_INTS[dtype.itemsize]).item())
 
 
-def encode(x: Tensor, on: float | None, data: Tensor) -> bool:
+def encode(x: Tensor, on: float | None, data: Tensor) -> int | Tensor:
     misfit = torch.zeros(1, dtype=torch.int32, device=x.device)
     encode_into(x, on, data, misfit)
-    return on is None or x.dtype == torch.bool or not int(misfit)
+    return 0 if on is None or x.dtype == torch.bool else misfit
 
 
 def encode_into(x: Tensor, on: float | None, data: Tensor, misfit: Tensor) -> None:

@@ -11,10 +11,10 @@ from actzip.kernels.triton.device import window as device
 _NAMES = (*(f"{letter}{d}" for letter in "PKSADM" for d in range(3)), "BESIDE")
 
 
-def encode(indices: Tensor, geometry: list[int], places: Tensor) -> bool:
+def encode(indices: Tensor, geometry: list[int], places: Tensor) -> int | Tensor:
     misfit = torch.zeros(1, dtype=torch.int32, device=indices.device)
     encode_into(indices, geometry, places, misfit)
-    return not int(misfit)
+    return misfit
 
 
 def encode_into(indices: Tensor, geometry: list[int], places: Tensor, misfit: Tensor) -> None:
@@ -23,10 +23,10 @@ def encode_into(indices: Tensor, geometry: list[int], places: Tensor, misfit: Te
                indices.numel(), SIZE=launch.TILE, **_constants(geometry))  # fmt: skip
 
 
-def decode(places: Tensor, geometry: list[int], indices: Tensor) -> bool:
+def decode(places: Tensor, geometry: list[int], indices: Tensor) -> int | Tensor:
     misfit = torch.zeros(1, dtype=torch.int32, device=indices.device)
     decode_into(places, geometry, indices, misfit)
-    return not int(misfit)
+    return misfit
 
 
 def decode_into(places: Tensor, geometry: list[int], indices: Tensor, misfit: Tensor) -> None:

@@ -1,5 +1,5 @@
 // A whole chunk back to values with AVX2, for the usual case: dithered, no block of differences, and
-// no code that takes more than a byte. Two passes, for the reason given in bounded_pack.hpp.
+// no code that takes more than a byte. Two passes, for the reason given in pack.hpp.
 #pragma once
 
 #include "bounded/wide_decode.hpp"

@@ -1,4 +1,4 @@
-// bounded_bytes.hpp's steps with AVX2: 64 integers in eight registers, their bytes in two.
+// bytes.hpp's steps with AVX2: 64 integers in eight registers, their bytes in two.
 #pragma once
 
 #include "bounded/pack.hpp"

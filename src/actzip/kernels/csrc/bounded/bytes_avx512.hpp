@@ -1,4 +1,4 @@
-// bounded_bytes.hpp's steps with AVX-512: 64 integers in four registers, their bytes in one.
+// bytes.hpp's steps with AVX-512: 64 integers in four registers, their bytes in one.
 #pragma once
 
 #include "bounded/wide_encode.hpp"

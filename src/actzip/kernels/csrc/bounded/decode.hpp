@@ -74,7 +74,7 @@ inline void dequantize_chunk(const Spec& spec, int64_t first, int n, int level,
   if constexpr (sizeof(Real<T>) == 4)
     if (n == CHUNK)
       return spec.channels == 1
-                 ? dequantize_wide<T, DITHER, true>(spec, first, level, symbols, skip, out)
+                 ? dequantize_wide<T, DITHER, DITHER>(spec, first, level, symbols, skip, out)
                  : dequantize_wide<T, DITHER, false>(spec, first, level, symbols, skip, out);
 #endif
   Grid<Real<T>> g;
@@ -122,7 +122,7 @@ inline int64_t decode_chunk(const Spec& spec, int64_t c, const uint8_t* headers,
     if (n == CHUNK && from.readable - from.end >= WIDE_SLACK && is_usual<DITHER>(headers))
       return write_chunk(spec, n, out + first, [&](T* to) {
         return spec.channels == 1
-                   ? decode_wide<T, DITHER, true>(spec, first, headers, level, from, to)
+                   ? decode_wide<T, DITHER, DITHER>(spec, first, headers, level, from, to)
                    : decode_wide<T, DITHER, false>(spec, first, headers, level, from, to);
       }) ? kOk : kDamaged;
 #endif

@@ -109,7 +109,7 @@ inline void quantize_chunk(const Spec& spec, int64_t first, const Real<T>* x, in
 
 // Symbols of the n values of a chunk that starts at x.
 template <class T, bool DITHER>
-inline void quantize_from(const Spec& spec, int64_t first, const T* x, int n, Symbols& out) {
+ACTZIP_ONCE void quantize_from(const Spec& spec, int64_t first, const T* x, int n, Symbols& out) {
 #ifdef ACTZIP_BOUNDED_WIDE
   if constexpr (sizeof(T) == 2)
     if (n == CHUNK && spec.channels == 1) {
@@ -216,7 +216,7 @@ inline int64_t encode_whole(const Spec& spec, const T* x, int64_t first, uint8_t
 
 // Encodes chunk `c` of x to `out` (chunk_room bytes); returns the length.
 template <class T, bool DITHER>
-inline int64_t encode_chunk(const Spec& spec, const T* x, int64_t c, uint8_t* headers,
+ACTZIP_ONCE int64_t encode_chunk(const Spec& spec, const T* x, int64_t c, uint8_t* headers,
                             uint8_t* out, int& level) {
   const int64_t first = c * CHUNK;
   const int n = int(min_of<int64_t>(CHUNK, spec.n - first));

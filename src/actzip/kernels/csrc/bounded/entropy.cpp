@@ -6,7 +6,7 @@
 
 ACTZIP_BEGIN
 
-// Counts symbols of the looked-at chunks (see bounded_histogram.hpp for counts[769]). Returns what
+// Counts symbols of the looked-at chunks (see histogram.hpp for counts[769]). Returns what
 // these chunks take when packed plainly.
 int64_t bounded_count(Buffer<const uint8_t> x, int64_t n, int64_t dtype, Buffer<const uint8_t> eb,
                       int64_t channels, int64_t inner, uint64_t seed, int64_t dither, int64_t width,

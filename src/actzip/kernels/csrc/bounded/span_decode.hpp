@@ -7,7 +7,7 @@ ACTZIP_BEGIN
 namespace bounded {
 
 // Symbols of a chunk from what the coder gave; false when extra bits run out.
-inline bool expand_chunk(const Spec& spec, int64_t first, int n, const uint8_t* coded,
+inline ACTZIP_ONCE bool expand_chunk(const Spec& spec, int64_t first, int n, const uint8_t* coded,
                          Kind kind, BitReader& extra, int32_t* s) {
   alignas(64) uint32_t u[BLOCK];
   for (int b = 0; b * BLOCK < n; ++b) {
@@ -109,9 +109,9 @@ template <class T, bool DITHER, bool IS_SIGNED>
 inline bool restore_wide(const Spec& spec, const Piece<T>& piece, BitReader& extra) {
   const bool one = spec.channels == 1;
   if (streams(spec, piece.n, piece.out))
-    return one ? restore_wide<T, DITHER, IS_SIGNED, true, true>(spec, piece, extra)
+    return one ? restore_wide<T, DITHER, IS_SIGNED, DITHER, true>(spec, piece, extra)
                : restore_wide<T, DITHER, IS_SIGNED, false, true>(spec, piece, extra);
-  return one ? restore_wide<T, DITHER, IS_SIGNED, true, false>(spec, piece, extra)
+  return one ? restore_wide<T, DITHER, IS_SIGNED, DITHER, false>(spec, piece, extra)
              : restore_wide<T, DITHER, IS_SIGNED, false, false>(spec, piece, extra);
 }
 

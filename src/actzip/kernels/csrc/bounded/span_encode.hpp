@@ -36,7 +36,7 @@ ACTZIP_INLINE bool put_bytes(const Integers& v, const Squeeze& how, Direct direc
   return true;
 }
 
-// A whole chunk of dithered values in one channel, as bounded_bytes.hpp has it; false leaves all as
+// A whole chunk of dithered values in one channel, as bytes.hpp has it; false leaves all as
 // it was.
 template <class T>
 inline bool squeeze_bytes(const Spec& spec, const T* x, int64_t first, const Squeeze& how, Direct direct,
@@ -79,7 +79,7 @@ inline void squeeze_chunk(const Spec& spec, const T* x, int64_t first, int n, co
 }
 
 template <class T, bool DITHER>
-inline void squeeze_span(const Spec& spec, const T* x, int64_t span, const Squeeze& how,
+ACTZIP_ONCE void squeeze_span(const Spec& spec, const T* x, int64_t span, const Squeeze& how,
                          const entropy::EncodeTable& table, entropy::States& states,
                          Squeezed& out) {
   const Direct direct = direct_codes(how.frequency);

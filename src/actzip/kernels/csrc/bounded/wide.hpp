@@ -1,4 +1,4 @@
-// One block of 64 values in four AVX-512 registers: quantize and dequantize of bounded_quant.hpp for
+// One block of 64 values in four AVX-512 registers: quantize and dequantize of quant.hpp for
 // all types that are computed in float32. Operation by operation the same, so the bytes are too.
 #pragma once
 
@@ -35,7 +35,8 @@ ACTZIP_INLINE void store_block(T* out, const F* y) {
   STREAM ? stream_all(out + 32, y + 2) : store_all(out + 32, y + 2);
 }
 
-// 16 numbers of a grid: all the same in a tensor with ONE channel.
+// 16 numbers of a grid: all the same in a tensor with ONE channel. Without dither, which is rare,
+// decoding has no code of its own for that.
 template <bool ONE>
 ACTZIP_INLINE F grid_at(const float* numbers, int k) {
   return ONE ? set1(numbers[0]) : load(numbers + k * kLanes);

@@ -1,5 +1,5 @@
 // A whole chunk back to values with AVX-512, for the usual case: no block of differences, and no
-// code of more than 8 bits. Two passes, for the reason given in bounded_wide_encode.hpp.
+// code of more than 8 bits. Two passes, for the reason given in wide_encode.hpp.
 #pragma once
 
 #include "bounded/bits.hpp"
@@ -63,7 +63,7 @@ inline bool unpack_wide(const uint8_t* headers, Source from, T* out, WideCodes& 
   return from.at <= from.end;
 }
 
-// The quantized integers of 16 codes as a bitmap block has them (bounded_bytes.hpp).
+// The quantized integers of 16 codes as a bitmap block has them (bytes.hpp).
 template <bool SIGNED> ACTZIP_INLINE __m512i integers_of(__m512i c) {
   if (!SIGNED) return c;
   const __m512i half = _mm512_srli_epi32(c, 1), even = _mm512_set1_epi32(1);

@@ -1,6 +1,6 @@
 // A whole chunk to bytes with AVX-512, for the usual case: no prediction in two dimensions, and no
 // code of more than 8 bits. Two passes: the first quantizes, chooses the modes and puts the codes
-// of each block side by side as bytes; the second packs (bounded_pack.hpp). In between the bytes
+// of each block side by side as bytes; the second packs (pack.hpp). In between the bytes
 // leave the store buffer, from which the overlapping stores of the first pass could not be read.
 #pragma once
 

@@ -1,6 +1,20 @@
 // What every kernel file shares: element types, the dither hash, threads, status codes; entry.hpp.
 //
-// Each csrc/*.cpp is compiled once per instruction set (portable, avx2, avx512), with ACTZIP_ISA
+// Where to read on, each folder after those before it:
+//
+//   common/      this file; entry.hpp (how Python calls); simd.hpp (blocks of 32 elements, the same
+//                functions in simd_avx2, simd_avx512 with simd_x86, and simd_portable); isa.cpp
+//   exact/       planes.hpp (codes as bit planes), planes, mask, index, window: what loses nothing
+//   group/       meta.hpp, range.hpp (lo and step of a group), block.hpp (32 elements to codes),
+//                run.hpp (whole blocks), layout.hpp and walk.cpp (all of a row), group.cpp (entries)
+//   dual/        map.hpp (averages of a map), blocks.hpp, dual.cpp; channels.hpp, last.cpp
+//   bounded/     format.hpp, quant.hpp, predict.hpp, bits.hpp; encode.hpp, decode.hpp (a chunk);
+//                bytes*, wide*, avx2_decode (its usual cases with vectors); bounded.cpp (entries)
+//   entropy/     rans.hpp (the coder), avx2, avx512, portable; entropy.cpp (entries)
+//   bounded/     squeeze.hpp, histogram.hpp, span*.hpp, rans.hpp, entropy.cpp: the two together
+//   fixedpoint/  chunk.hpp, fixedpoint.cpp
+//
+// Each *.cpp is compiled once per instruction set (portable, avx2, avx512), with ACTZIP_ISA
 // set to the name of its namespace, and everything lives inside `namespace actzip::ACTZIP_ISA`.
 // So no function compiled with AVX can be merged by the linker with its portable twin. For the
 // same reason kernels use no std:: templates: those would be shared between the three builds.
@@ -18,6 +32,9 @@
 #ifndef ACTZIP_INLINE  // the sanitized builds of tests/native name one that compiles faster
 #define ACTZIP_INLINE inline __attribute__((always_inline))
 #endif
+
+// For the functions that are long and called from several places, for many elements at a time.
+#define ACTZIP_ONCE __attribute__((noinline))
 
 #define ACTZIP_BEGIN namespace actzip { namespace ACTZIP_ISA {
 #define ACTZIP_END } }
@@ -181,19 +198,33 @@ inline bool beyond_caches(int64_t bytes) { return bytes > (int64_t(1) << 20); }
 // Streaming stores take whole lines.
 inline bool can_stream(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
 
-// f(BitsTag<bits>{}): the number of bits as a constant.
-template <int N> struct BitsTag { static constexpr int value = N; };
+// ---- numbers of bits, 1 to 8 ----
+
+// A constant; Bits<0>: a number that is known at run time only.
+template <int N> struct Bits {
+  constexpr explicit Bits(int) {}
+  constexpr operator int() const { return N; }
+};
+template <> struct Bits<0> {
+  int n;
+  constexpr explicit Bits(int bits) : n(bits) {}
+  constexpr operator int() const { return n; }
+};
+
+// f(bits as a type): a constant for the widths that are worth a copy of the code that uses it. Each
+// costs time to compile. The portable kernels have none where others take their place.
 template <class G> ACTZIP_INLINE auto with_bits(int bits, G&& f) {
+#ifndef ACTZIP_COMPACT
   switch (bits) {
-    case 1: return f(BitsTag<1>{});
-    case 2: return f(BitsTag<2>{});
-    case 3: return f(BitsTag<3>{});
-    case 4: return f(BitsTag<4>{});
-    case 5: return f(BitsTag<5>{});
-    case 6: return f(BitsTag<6>{});
-    case 7: return f(BitsTag<7>{});
-    default: return f(BitsTag<8>{});
+    case 1: return f(Bits<1>(bits));
+    case 2: return f(Bits<2>(bits));
+    case 3: return f(Bits<3>(bits));
+    case 4: return f(Bits<4>(bits));
+    case 8: return f(Bits<8>(bits));
+    default: break;
   }
+#endif
+  return f(Bits<0>(bits));
 }
 
 // ---- threads ----

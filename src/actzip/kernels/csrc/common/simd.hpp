@@ -8,6 +8,7 @@
 //   round_bytes(t)              nearest integers, saturated to 0…255
 //   plane(bytes, j)             bit j of the 32 bytes, element i in bit i
 //   or_plane(bytes, word, j)    the way back
+//   PlanesDown, twice_and_plane both from the highest plane on, for a number of bits at run time
 //   to_floats(bytes)            codes as floats
 //   unpack_floats(planes)       codes as floats, straight from their bit planes
 #pragma once
@@ -110,6 +111,33 @@ ACTZIP_INLINE Block to_floats(Bytes bytes) {
   Block b;
   widen_bytes(bytes, b.v);
   return b;
+}
+
+// Codes of 32 elements from their bit planes.
+template <int N> ACTZIP_INLINE Bytes load_whole(Bits<N>, const uint8_t* in) {
+  Bytes codes = zero_bytes();
+#pragma GCC unroll 8
+  for (int j = 0; j < N; ++j) codes = or_plane(codes, load_as<uint32_t>(in + 4 * j), j);
+  return codes;
+}
+ACTZIP_INLINE Bytes load_whole(Bits<0> bits, const uint8_t* in) {
+  Bytes codes = zero_bytes();
+  for (int j = bits; j-- > 0;) codes = twice_and_plane(codes, load_as<uint32_t>(in + 4 * j));
+  return codes;
+}
+
+// code + base of 32 elements from their bit planes, and which codes are not 0.
+template <int N>
+ACTZIP_INLINE void unpack_floats(Bits<N> bits, const uint8_t* in, float base, F* q, Mask* nonzero) {
+  if constexpr (0 < N && N <= kFewBits) {
+    unpack_few(bits, in, base, q, nonzero);
+  } else {
+    widen_bytes(load_whole(bits, in), q);
+    for (int k = 0; k < kVectors; ++k) {
+      nonzero[k] = mask_nonzero(q[k]);
+      q[k] = vadd(q[k], set1(base));
+    }
+  }
 }
 
 // Where a Block must take part in code that is not written for vectors.

@@ -1,15 +1,12 @@
 // simd.hpp for AVX2 with FMA and F16C: 8 floats a vector.
 #pragma once
 
-#include <immintrin.h>
-
-#include "common/core.hpp"
+#include "common/simd_x86.hpp"
 
 ACTZIP_BEGIN
 
 constexpr int kLanes = 8;
 using F = __m256;
-using Bytes = __m256i;
 using Mask = __m256;  // all bits of an element on or off
 
 ACTZIP_INLINE __m256i as_int(F a) { return _mm256_castps_si256(a); }
@@ -80,11 +77,14 @@ ACTZIP_INLINE F load(const f16* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 ACTZIP_INLINE void store(float* p, F a) { _mm256_storeu_ps(p, a); }
-ACTZIP_INLINE void store(bf16* p, F a) {
+// The bf16 in the low half, 0 in the high one: rounded to nearest even.
+ACTZIP_INLINE __m256i rounded_bf16(F a) {
   const __m256i i = as_int(a);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(i, 16), _mm256_set1_epi32(1));
-  const __m256i r =
-      _mm256_srli_epi32(_mm256_add_epi32(i, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+  return _mm256_srli_epi32(_mm256_add_epi32(i, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+}
+ACTZIP_INLINE void store(bf16* p, F a) {
+  const __m256i r = rounded_bf16(a);
   const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x08);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
 }
@@ -96,8 +96,20 @@ ACTZIP_INLINE void store(f16* p, F a) {
 template <class T> ACTZIP_INLINE void load_all(const T* p, F* v) {
   for (int k = 0; k < 4; ++k) v[k] = load(p + 8 * k);
 }
-template <class T> ACTZIP_INLINE void store_all(T* p, const F* v) {
+// 16 elements of two bytes.
+ACTZIP_INLINE __m256i sixteen(const bf16*, F a, F b) {
+  return _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded_bf16(a), rounded_bf16(b)), 0xd8);
+}
+ACTZIP_INLINE __m256i sixteen(const f16*, F a, F b) {
+  const auto half = [](F x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); };
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(half(a)), half(b), 1);
+}
+ACTZIP_INLINE void store_all(float* p, const F* v) {
   for (int k = 0; k < 4; ++k) store(p + 8 * k, v[k]);
+}
+template <class T> ACTZIP_INLINE void store_all(T* p, const F* v) {
+  for (int k = 0; k < 2; ++k)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p) + k, sixteen(p, v[2 * k], v[2 * k + 1]));
 }
 
 // Past the caches, to the beginning of a line.
@@ -110,9 +122,8 @@ ACTZIP_INLINE void stream_all(float* p, const F* v) {
   for (int k = 0; k < 4; ++k) _mm256_stream_ps(p + 8 * k, v[k]);
 }
 template <class T> ACTZIP_INLINE void stream_all(T* p, const F* v) {
-  alignas(64) T line[32];
-  store_all(line, v);
-  stream_line(p, line);
+  for (int k = 0; k < 2; ++k)
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p) + k, sixteen(p, v[2 * k], v[2 * k + 1]));
 }
 ACTZIP_INLINE void end_stream() { _mm_sfence(); }
 
@@ -124,25 +135,24 @@ ACTZIP_INLINE Weyl weyl_from(uint32_t start) {
   return {{_mm256_add_epi32(lane, _mm256_set1_epi32(int(start))),
            _mm256_add_epi32(lane, _mm256_set1_epi32(int(start + 8 * kWeyl)))}};
 }
-ACTZIP_INLINE __m256i mix8(__m256i x, uint32_t middle) {
-  x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
-  x = _mm256_add_epi32(_mm256_mullo_epi32(x, _mm256_set1_epi32(int(kMixA))),
-                       _mm256_set1_epi32(int(middle)));
-  x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 15));
-  x = _mm256_mullo_epi32(x, _mm256_set1_epi32(int(kMixB)));
-  return _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
-}
-// w of 32 elements, where v = w - kRawBias.
-constexpr float kRawBias = 0;
+// w of 32 elements, where v = w - kRawBias: the half word, its top bit turned, is put into the
+// mantissa of a number from 1 to 2. Every step is exact.
+constexpr float kRawBias = 1.5f - 0x1p-17f;
 ACTZIP_INLINE void mix_raw(Weyl& weyl, uint32_t middle, F* w) {
-  // The half word stays in the high 16 bits: s * 2^16 converts exactly. Fused or not is the same.
-  const F scale = set1(0x1p-32f), half = set1(0x1p-17f);
+  const __m256i mask = _mm256_set1_epi32(0x7fff80), one = _mm256_set1_epi32(0x3fc00000);
   for (int k = 0; k < 2; ++k) {
-    const __m256i x = mix8(weyl.at[k], middle);
-    weyl.at[k] = _mm256_add_epi32(weyl.at[k], _mm256_set1_epi32(int(16 * kWeyl)));
-    w[k] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_slli_epi32(x, 16)), scale, half);
-    const __m256i high = _mm256_and_si256(x, _mm256_set1_epi32(int(0xffff0000u)));
-    w[k + 2] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(high), scale, half);
+    __m256i x = weyl.at[k];
+    weyl.at[k] = _mm256_add_epi32(x, _mm256_set1_epi32(int(16 * kWeyl)));
+    x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
+    x = _mm256_add_epi32(_mm256_mullo_epi32(x, _mm256_set1_epi32(int(kMixA))),
+                         _mm256_set1_epi32(int(middle)));
+    x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 15));
+    x = _mm256_mullo_epi32(x, _mm256_set1_epi32(int(kMixB)));
+    // Of x ^ x >> 16 the high half is that of x, the low one that of x with it turned by xor.
+    const __m256i high = _mm256_xor_si256(_mm256_and_si256(_mm256_srli_epi32(x, 9), mask), one);
+    const __m256i low = _mm256_xor_si256(_mm256_and_si256(_mm256_slli_epi32(x, 7), mask), high);
+    w[k] = as_float(low);
+    w[k + 2] = as_float(high);
   }
 }
 
@@ -161,15 +171,6 @@ ACTZIP_INLINE void widen_bytes(Bytes b, F* v) {
   v[3] = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(high, 8)));
 }
 
-ACTZIP_INLINE Bytes zero_bytes() { return _mm256_setzero_si256(); }
-ACTZIP_INLINE Bytes load_bytes(const uint8_t* p) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-}
-ACTZIP_INLINE void store_bytes(uint8_t* p, Bytes b) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), b);
-}
-ACTZIP_INLINE Bytes min_bytes(Bytes a, uint8_t top) { return _mm256_min_epu8(a, _mm256_set1_epi8(char(top))); }
-ACTZIP_INLINE Bytes add_bytes(Bytes a, uint8_t n) { return _mm256_adds_epu8(a, _mm256_set1_epi8(char(n))); }
 ACTZIP_INLINE uint32_t nonzero_bytes(Bytes a) {
   return ~uint32_t(_mm256_movemask_epi8(_mm256_cmpeq_epi8(a, _mm256_setzero_si256())));
 }
@@ -177,27 +178,69 @@ ACTZIP_INLINE uint32_t plane(Bytes a, int j) {
   return uint32_t(_mm256_movemask_epi8(_mm256_sll_epi16(a, _mm_cvtsi32_si128(7 - j))));
 }
 ACTZIP_INLINE uint32_t plane_where(uint32_t here, Bytes a, int j) { return here & plane(a, j); }
-ACTZIP_INLINE Bytes or_plane(Bytes a, uint32_t word, int j) {
+// All bits of a byte where the bit of the word is on.
+ACTZIP_INLINE Bytes spread_bits(uint32_t word) {
   const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
   const __m256i bit = _mm256_set1_epi64x(int64_t(0x8040201008040201ull));
   const __m256i each = _mm256_shuffle_epi8(_mm256_set1_epi32(int(word)), spread);
-  const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(each, bit), bit);
-  return _mm256_or_si256(a, _mm256_and_si256(set, _mm256_set1_epi8(char(1 << j))));
+  return _mm256_cmpeq_epi8(_mm256_and_si256(each, bit), bit);
+}
+ACTZIP_INLINE Bytes or_plane(Bytes a, uint32_t word, int j) {
+  return _mm256_or_si256(a, _mm256_and_si256(spread_bits(word), _mm256_set1_epi8(char(1 << j))));
 }
 
-// code + base of 32 elements from their bit planes, and which codes are not 0.
-template <int Bits> ACTZIP_INLINE void unpack_floats(const uint8_t* in, float base, F* q, Mask* nonzero) {
-  Bytes codes = zero_bytes();
-#pragma GCC unroll 8
-  for (int j = 0; j < Bits; ++j) codes = or_plane(codes, load_as<uint32_t>(in + 4 * j), j);
-  widen_bytes(codes, q);
+struct PlanesDown {
+  __m256i a;
+  ACTZIP_INLINE PlanesDown(Bytes codes, int bits) : a(_mm256_sll_epi16(codes, _mm_cvtsi32_si128(8 - bits))) {}
+  ACTZIP_INLINE uint32_t next(uint32_t keep) {
+    const uint32_t word = uint32_t(_mm256_movemask_epi8(a));
+    a = _mm256_add_epi8(a, a);
+    return word & keep;
+  }
+};
+ACTZIP_INLINE Bytes twice_and_plane(Bytes a, uint32_t word) {
+  return _mm256_sub_epi8(_mm256_add_epi8(a, a), spread_bits(word));
+}
+
+// unpack_floats for 1 and 2 bits: codes are looked up, eight at a time. The index of a look-up has
+// three bits, of which the codes that follow may have some: the tables repeat.
+constexpr int kFewBits = 2;
+// The bits of two planes by turns, 16 codes in each word.
+ACTZIP_INLINE __m128i by_turns(const uint8_t* in) {
+  const __m128i nibble = _mm_set1_epi8(15);
+  const __m128i apart = _mm_setr_epi8(0, 1, 4, 5, 16, 17, 20, 21, 64, 65, 68, 69, 80, 81, 84, 85);
+  const __m128i words = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(in));
+  const __m128i nibbles = _mm_unpacklo_epi8(_mm_and_si128(words, nibble),
+                                            _mm_and_si128(_mm_srli_epi16(words, 4), nibble));
+  const __m128i even = _mm_shuffle_epi8(apart, nibbles), odd = _mm_unpackhi_epi64(even, even);
+  return _mm_or_si128(even, _mm_add_epi8(odd, odd));
+}
+template <int N>
+ACTZIP_INLINE void unpack_few(Bits<N>, const uint8_t* in, float base, F* q, Mask* nonzero) {
+  constexpr int last = (1 << N) - 1;
+  const auto value = [&](int i) { return base + float(i & last); };
+  const auto on = [](int i) { return i & last ? -1 : 0; };
+  const F values = _mm256_setr_ps(value(0), value(1), value(2), value(3), value(4), value(5), value(6), value(7));
+  const F isnt = as_float(_mm256_setr_epi32(on(0), on(1), on(2), on(3), on(4), on(5), on(6), on(7)));
+  const __m256i places = _mm256_setr_epi32(0, N, 2 * N, 3 * N, 4 * N, 5 * N, 6 * N, 7 * N);
+  __m256i words[2];
+  if constexpr (N == 1) {
+    words[0] = _mm256_set1_epi32(int(load_as<uint32_t>(in)));
+    words[1] = _mm256_srli_epi32(words[0], 16);
+  } else {
+    const __m128i pairs = by_turns(in);
+    words[0] = _mm256_broadcastd_epi32(pairs);
+    words[1] = _mm256_broadcastd_epi32(_mm_shuffle_epi32(pairs, 1));
+  }
   for (int k = 0; k < 4; ++k) {
-    nonzero[k] = mask_nonzero(q[k]);
-    q[k] = vadd(q[k], set1(base));
+    const __m256i begin = _mm256_add_epi32(places, _mm256_set1_epi32(8 * N * (k & 1)));
+    const __m256i at = _mm256_srlv_epi32(words[k / 2], begin);
+    q[k] = _mm256_permutevar8x32_ps(values, at);
+    nonzero[k] = _mm256_permutevar8x32_ps(isnt, at);
   }
 }
 
-// The least and the largest of 16-bit floats, as integers in their order (group_range.hpp).
+// The least and the largest of 16-bit floats, as integers in their order (group/range.hpp).
 template <bool Zero> struct SeenWords {
   __m256i lo = _mm256_set1_epi16(0x7fff), hi = _mm256_set1_epi16(-0x8000);
   ACTZIP_INLINE void see(const void* x) {
@@ -210,16 +253,11 @@ template <bool Zero> struct SeenWords {
       hi = _mm256_max_epi16(hi, Zero ? _mm256_blendv_epi8(o, hi, zero) : o);
     }
   }
-  // minpos finds the least of eight unsigned words: 0x8000 turned, that is the order of the signed.
-  static ACTZIP_INLINE int16_t first(__m128i words, int turn) {
-    const __m128i found = _mm_minpos_epu16(_mm_xor_si128(words, _mm_set1_epi16(int16_t(turn))));
-    return int16_t(_mm_extract_epi16(found, 0) ^ turn);
-  }
   ACTZIP_INLINE int16_t least() const {
-    return first(_mm_min_epi16(_mm256_castsi256_si128(lo), _mm256_extracti128_si256(lo, 1)), 0x8000);
+    return least_word(lo);
   }
   ACTZIP_INLINE int16_t largest() const {
-    return first(_mm_max_epi16(_mm256_castsi256_si128(hi), _mm256_extracti128_si256(hi, 1)), 0x7fff);
+    return largest_word(hi);
   }
 };
 

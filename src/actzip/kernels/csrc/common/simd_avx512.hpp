@@ -1,15 +1,12 @@
 // simd.hpp for AVX-512 (F, BW, VL, DQ): 16 floats a vector.
 #pragma once
 
-#include <immintrin.h>
-
-#include "common/core.hpp"
+#include "common/simd_x86.hpp"
 
 ACTZIP_BEGIN
 
 constexpr int kLanes = 16;
 using F = __m512;
-using Bytes = __m256i;
 using Mask = __mmask16;
 
 ACTZIP_INLINE F set1(float x) { return _mm512_set1_ps(x); }
@@ -158,15 +155,6 @@ ACTZIP_INLINE void widen_bytes(Bytes b, F* v) {
   v[1] = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm256_extracti128_si256(b, 1)));
 }
 
-ACTZIP_INLINE Bytes zero_bytes() { return _mm256_setzero_si256(); }
-ACTZIP_INLINE Bytes load_bytes(const uint8_t* p) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-}
-ACTZIP_INLINE void store_bytes(uint8_t* p, Bytes b) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), b);
-}
-ACTZIP_INLINE Bytes min_bytes(Bytes a, uint8_t top) { return _mm256_min_epu8(a, _mm256_set1_epi8(char(top))); }
-ACTZIP_INLINE Bytes add_bytes(Bytes a, uint8_t n) { return _mm256_adds_epu8(a, _mm256_set1_epi8(char(n))); }
 ACTZIP_INLINE uint32_t nonzero_bytes(Bytes a) { return _mm256_test_epi8_mask(a, a); }
 ACTZIP_INLINE uint32_t plane(Bytes a, int j) { return _mm256_test_epi8_mask(a, _mm256_set1_epi8(char(1 << j))); }
 ACTZIP_INLINE uint32_t plane_where(uint32_t here, Bytes a, int j) {
@@ -176,25 +164,29 @@ ACTZIP_INLINE Bytes or_plane(Bytes a, uint32_t word, int j) {
   return _mm256_or_si256(a, _mm256_maskz_mov_epi8(word, _mm256_set1_epi8(char(1 << j))));
 }
 
-// code + base of 32 elements from their bit planes, and which codes are not 0. Few bits are added as
-// numbers, half a plane being a mask; many are put together as bytes first.
-template <int Bits> ACTZIP_INLINE void unpack_floats(const uint8_t* in, float base, F* q, Mask* nonzero) {
-  if (Bits > 4) {
-    Bytes codes = zero_bytes();
-#pragma GCC unroll 8
-    for (int j = 0; j < Bits; ++j) codes = or_plane(codes, load_as<uint32_t>(in + 4 * j), j);
-    widen_bytes(codes, q);
-    for (int k = 0; k < 2; ++k) {
-      nonzero[k] = mask_nonzero(q[k]);
-      q[k] = vadd(q[k], set1(base));
-    }
-    return;
+struct PlanesDown {
+  __m256i a, bit;
+  ACTZIP_INLINE PlanesDown(Bytes codes, int bits) : a(codes), bit(_mm256_set1_epi8(char(1 << (bits - 1)))) {}
+  ACTZIP_INLINE uint32_t next(uint32_t keep) {
+    const uint32_t word = _mm256_mask_test_epi8_mask(keep, a, bit);
+    bit = _mm256_srli_epi16(bit, 1);  // no bit leaves its byte before the last one
+    return word;
   }
+};
+ACTZIP_INLINE Bytes twice_and_plane(Bytes a, uint32_t word) {
+  const __m256i twice = _mm256_add_epi8(a, a);
+  return _mm256_mask_add_epi8(twice, word, twice, _mm256_set1_epi8(1));
+}
+
+// unpack_floats for 1 to 4 bits: added as numbers, half a plane being a mask.
+constexpr int kFewBits = 4;
+template <int N>
+ACTZIP_INLINE void unpack_few(Bits<N>, const uint8_t* in, float base, F* q, Mask* nonzero) {
   for (int k = 0; k < 2; ++k) {
     Mask here = load_as<uint16_t>(in + 2 * k);
     q[k] = _mm512_mask_mov_ps(set1(base), here, set1(base + 1));
 #pragma GCC unroll 4
-    for (int j = 1; j < Bits; ++j) {
+    for (int j = 1; j < N; ++j) {
       const Mask more = load_as<uint16_t>(in + 4 * j + 2 * k);
       q[k] = _mm512_mask_add_ps(q[k], more, q[k], set1(float(1 << j)));
       here = _kor_mask16(here, more);
@@ -203,7 +195,7 @@ template <int Bits> ACTZIP_INLINE void unpack_floats(const uint8_t* in, float ba
   }
 }
 
-// The least and the largest of 16-bit floats, as integers in their order (group_range.hpp).
+// The least and the largest of 16-bit floats, as integers in their order (group/range.hpp).
 template <bool Zero> struct SeenWords {
   __m512i lo = _mm512_set1_epi16(0x7fff), hi = _mm512_set1_epi16(-0x8000);
   ACTZIP_INLINE void see(const void* x) {
@@ -213,18 +205,11 @@ template <bool Zero> struct SeenWords {
     lo = Zero ? _mm512_mask_min_epi16(lo, here, lo, o) : _mm512_min_epi16(lo, o);
     hi = Zero ? _mm512_mask_max_epi16(hi, here, hi, o) : _mm512_max_epi16(hi, o);
   }
-  // minpos finds the least of eight unsigned words: 0x8000 turned, that is the order of the signed.
-  static ACTZIP_INLINE int16_t first(__m128i words, int turn) {
-    const __m128i found = _mm_minpos_epu16(_mm_xor_si128(words, _mm_set1_epi16(int16_t(turn))));
-    return int16_t(_mm_extract_epi16(found, 0) ^ turn);
-  }
   ACTZIP_INLINE int16_t least() const {
-    const __m256i a = _mm256_min_epi16(_mm512_castsi512_si256(lo), _mm512_extracti64x4_epi64(lo, 1));
-    return first(_mm_min_epi16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)), 0x8000);
+    return least_word(_mm256_min_epi16(_mm512_castsi512_si256(lo), _mm512_extracti64x4_epi64(lo, 1)));
   }
   ACTZIP_INLINE int16_t largest() const {
-    const __m256i a = _mm256_max_epi16(_mm512_castsi512_si256(hi), _mm512_extracti64x4_epi64(hi, 1));
-    return first(_mm_max_epi16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)), 0x7fff);
+    return largest_word(_mm256_max_epi16(_mm512_castsi512_si256(hi), _mm512_extracti64x4_epi64(hi, 1)));
   }
 };
 

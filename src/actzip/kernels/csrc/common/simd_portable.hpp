@@ -146,19 +146,19 @@ ACTZIP_INLINE Bytes or_plane(const Bytes& a, uint32_t word, int j) {
   return each_byte([&](int i) { return uint8_t(a.a[i] | (word >> i & 1) << j); });
 }
 
-// code + base of 32 elements from their bit planes, and which codes are not 0.
-template <int Bits> ACTZIP_INLINE void unpack_floats(const uint8_t* in, float base, F* q, Mask* nonzero) {
-  Bytes codes = zero_bytes();
-#pragma GCC unroll 8
-  for (int j = 0; j < Bits; ++j) codes = or_plane(codes, load_as<uint32_t>(in + 4 * j), j);
-  widen_bytes(codes, q);
-  for (int k = 0; k < 4; ++k) {
-    nonzero[k] = mask_nonzero(q[k]);
-    q[k] = vadd(q[k], set1(base));
-  }
+struct PlanesDown {
+  Bytes a;
+  int at;
+  ACTZIP_INLINE PlanesDown(const Bytes& codes, int bits) : a(codes), at(bits) {}
+  ACTZIP_INLINE uint32_t next(uint32_t keep) { return plane_where(keep, a, --at); }
+};
+ACTZIP_INLINE Bytes twice_and_plane(const Bytes& a, uint32_t word) {
+  return each_byte([&](int i) { return uint8_t(2 * a.a[i] + (word >> i & 1)); });
 }
 
-// The least and the largest of 16-bit floats, as integers in their order (group_range.hpp).
+constexpr int kFewBits = 0;  // no unpack_few
+
+// The least and the largest of 16-bit floats, as integers in their order (group/range.hpp).
 template <bool Zero> struct SeenWords {
   int16_t lo = 0x7fff, hi = -0x8000;
   template <class T> ACTZIP_INLINE void see(const T* x) {

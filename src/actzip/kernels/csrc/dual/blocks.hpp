@@ -73,13 +73,13 @@ inline Range<float> subtract_map(const T* x, const MapShape& m, const Averages<f
 }
 
 // A map from its codes and averages.
-template <int Bits, bool Zero, bool Subtract, class T>
-inline void decode_map(const uint8_t* in, Pair<float> of, Noise& dither, const MapShape& m,
+template <class B, bool Zero, bool Subtract, class T>
+void decode_map(const uint8_t* in, B bits, Pair<float> of, Noise& dither, const MapShape& m,
                        const Averages<float>& mean, float* spread, bool stream, T* x) {
   const Block lo = spread32(of.lo), step = spread32(of.factor);
   Noise noise = dither;
   each_block(m, spread, mean, [&](int64_t i, const float* means) {
-    const Block rest = decode_whole<Bits, float, Zero, Subtract>(in + i / 8 * Bits, lo, step, noise);
+    const Block rest = decode_whole<float, Zero, Subtract>(bits, in + i / 8 * bits, lo, step, noise);
     const Block block = restored<T, Zero>(rest, load32(means));
     stream ? stream32(x + i, block) : store32(x + i, block);
   });

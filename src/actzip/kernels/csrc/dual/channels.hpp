@@ -1,7 +1,7 @@
 // Maps of Dual whose channels are innermost in memory, side by side: vectors run over channels.
 //
 // A tile is `width` channels of one sample; position s of the map is at x + s * stride. Every sum
-// runs in the order of dual_map.hpp, so that averages and ranges are those of a map alone.
+// runs in the order of map.hpp, so that averages and ranges are those of a map alone.
 #pragma once
 
 #include "dual/map.hpp"
@@ -54,8 +54,8 @@ ACTZIP_INLINE void average_blocks(const MapShape& m, int64_t rows, int64_t width
   }
 }
 
-template <bool Zero, class T, class R>
-ACTZIP_INLINE void average_tile(const T* x, const MapShape& m, int64_t stride, int64_t width, const Bench<R>& own) {
+template <bool Zero, class R>
+ACTZIP_INLINE void average_tile(const R* x, const MapShape& m, int64_t stride, int64_t width, const Bench<R>& own) {
   R* means = own.means;
   for (int64_t bd = 0; bd < m.d.blocks; ++bd)
     for (int64_t bh = 0; bh < m.h.blocks; ++bh, means += m.w.blocks * width) {
@@ -64,7 +64,7 @@ ACTZIP_INLINE void average_tile(const T* x, const MapShape& m, int64_t stride, i
       for (int64_t d = m.d.first(bd); d < m.d.end(bd); ++d)
         for (int64_t h = m.h.first(bh); h < m.h.end(bh); ++h)
           for (int64_t w = 0; w < m.w.used(); ++w) {
-            const T* at = x + ((d * m.h.size + h) * m.w.size + w) * stride;
+            const R* at = x + ((d * m.h.size + h) * m.w.size + w) * stride;
             add_columns(at, own.columns + w * width, width);
             if (Zero) count_columns(at, own.filled + w * width, width);
           }
@@ -87,13 +87,14 @@ ACTZIP_INLINE void each_position(const MapShape& m, int64_t width, const R* mean
 }
 
 // What is left at one position, and the ranges of it. A minimum passes over NaNs, so these are
-// noted apart.
-template <bool Zero, class T, class R>
-ACTZIP_INLINE void split_row(const T* __restrict x, const R* __restrict mean, R* __restrict rest, R* __restrict lo,
+// noted apart. x may be where `rest` is.
+template <bool Zero, class R>
+ACTZIP_INLINE void split_row(const R* x, const R* __restrict mean, R* rest, R* __restrict lo,
                              R* __restrict hi, R* __restrict odd, int64_t n) {
   const R inf = R(__builtin_inf());
+#pragma GCC ivdep
   for (int64_t c = 0; c < n; ++c) {
-    const R a = residual<Zero, R>(widen(x[c]), mean[c]);
+    const R a = residual<Zero, R>(x[c], mean[c]);
     const R low = Zero && a == 0 ? inf : a, high = Zero && a == 0 ? -inf : a;
     rest[c] = a;
     lo[c] = low < lo[c] ? low : lo[c];
@@ -103,8 +104,8 @@ ACTZIP_INLINE void split_row(const T* __restrict x, const R* __restrict mean, R*
 }
 
 // Averages, what is left, and the ranges of it.
-template <bool Zero, class T, class R>
-ACTZIP_INLINE void split_tile(const T* x, const MapShape& m, int64_t stride, int64_t width, const Bench<R>& own) {
+template <bool Zero, class R>
+ACTZIP_INLINE void split_width(const R* x, const MapShape& m, int64_t stride, int64_t width, const Bench<R>& own) {
   average_tile<Zero>(x, m, stride, width, own);
   fill_row(own.lo, width, R(__builtin_inf()));
   fill_row(own.hi, width, -R(__builtin_inf()));
@@ -114,6 +115,27 @@ ACTZIP_INLINE void split_tile(const T* x, const MapShape& m, int64_t stride, int
   each_position(m, width, static_cast<const R*>(own.means), [&](int64_t s, const R* mean) {
     split_row<Zero>(x + s * stride, mean, own.rest + s * width, own.lo, own.hi, own.odd, width);
   });
+}
+
+template <bool Zero, class R>
+ACTZIP_ONCE void split_tile(const R* x, const MapShape& m, int64_t stride, int64_t width, const Bench<R>& own) {
+  width == 32 ? split_width<Zero>(x, m, stride, 32, own)  // a constant makes the loops short
+              : split_width<Zero>(x, m, stride, width, own);
+}
+
+// 16-bit elements are widened first: one copy of all that for every type.
+template <bool Zero, class T>
+inline void split_tile_of(const T* x, const MapShape& m, int64_t stride, int64_t width, const Bench<Real<T>>& own) {
+  if constexpr (sizeof(T) == 2) {
+    for (int64_t s = 0; s < m.elements(); ++s)
+      if (width == 32)
+        store32(own.rest + s * 32, load32(x + s * stride));
+      else
+        for (int64_t c = 0; c < width; ++c) own.rest[s * width + c] = widen(x[s * stride + c]);
+    split_tile<Zero>(static_cast<const float*>(own.rest), m, width, width, own);
+  } else {
+    split_tile<Zero>(x, m, stride, width, own);
+  }
 }
 
 // The way back.

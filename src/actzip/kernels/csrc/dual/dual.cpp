@@ -1,7 +1,7 @@
 // Dual: block averages in half the bits, the rest of each map as a group code; reference/dual.py.
 //
 // Payload: averages of all maps | group payload of what is left, a map being a group. A map that is
-// raw there holds its original values. zero: code 0 is an exact zero. dual_last.cpp is the same for
+// raw there holds its original values. zero: code 0 is an exact zero. last.cpp is the same for
 // maps whose channels are innermost in memory.
 #include "dual/blocks.hpp"
 #include "group/code.hpp"
@@ -79,7 +79,7 @@ int64_t dual_encode_as(const T* x, const Layout& l, const MapShape& m, int64_t r
         meta.set(g, found);
         raw_here += found.raw ? l.group : 0;
       }
-      encode_groups<R, Zero>(own.rest, a * l.group, l, 0, a, b, c, dither, meta, data);
+      encode_groups<R>(own.rest, a * l.group, l, 0, a, b, c, dither, meta, data);
     }
     atomic_add(&raw, raw_here);
   });
@@ -95,16 +95,22 @@ inline bool decode_maps(const uint8_t* averages, const uint8_t* data, const Layo
   if (!own.in_blocks || first >> 28 != last >> 28) return false;
   const MetaArray<float> meta{const_cast<uint8_t*>(data), l.groups()};
   Noise noise(dither.at(first), first);
-  with_bits(c.bits, [&](auto tag) {
-    constexpr int bits = decltype(tag)::value;
-    const auto decode = c.subtract ? decode_map<bits, Zero, true, T> : decode_map<bits, Zero, false, T>;
+  const auto decode_as = [&](auto bits) {
+    using B = decltype(bits);
+    const auto decode = c.subtract ? decode_map<B, Zero, true, T> : decode_map<B, Zero, false, T>;
     for (int64_t g = g0; g < g1; ++g) {
       const Meta<float> of = meta.get(g);
       const Averages<float> mean{const_cast<uint8_t*>(averages) + g * m.averages() * 2};
-      decode(data + l.offsets[0] + g * l.group / 8 * bits, {of.lo, of.step}, noise, m, mean, own.spread,
+      decode(data + l.offsets[0] + g * l.group / 8 * bits, bits, {of.lo, of.step}, noise, m, mean, own.spread,
              stream, out + g * l.group);
     }
-  });
+  };
+#ifndef ACTZIP_COMPACT
+  if (c.bits == 2)  // what DIVISION takes
+    decode_as(Bits<2>(2));
+  else
+#endif
+    decode_as(Bits<0>(c.bits));
   if (stream) end_stream();
   return true;
 }
@@ -126,7 +132,7 @@ int64_t dual_decode_as(const uint8_t* averages, const uint8_t* data, const Layou
       if (decode_maps<T, Zero>(averages, data, l, m, g0, g1, c, dither, own, stream, out)) return;
     for (int64_t a = g0; a < g1; a += maps_at_once(l)) {
       const int64_t b = min_of(g1, a + maps_at_once(l));
-      decode_groups<R, Zero>(data, l, 0, a, b, c, dither, meta, own.rest, a * l.group);
+      decode_groups(data, l, 0, a, b, c, dither, meta, own.rest, a * l.group);
       for (int64_t g = a; g < b; ++g) {
         const Averages<R> mean{means + g * m.averages() * int64_t(sizeof(R) / 2)};
         const R* const rest = own.rest + (g - a) * l.group;

@@ -79,8 +79,7 @@ int64_t last_encode_as(const T* x, const Channels& ch, int64_t rounding, uint64_
     const Bench<R> own(scratch, ch.m, width);
     const int64_t c0 = tile * width;
     const T* from = x + sample * ch.l.n + c0;
-    width == 32 ? split_tile<Zero>(from, ch.m, ch.count, 32, own)  // a constant makes the loops short
-                : split_tile<Zero>(from, ch.m, ch.count, width, own);
+    split_tile_of<Zero>(from, ch.m, ch.count, width, own);
     int64_t raw_here = 0;
     for (int64_t k = 0; k < width; ++k) {
       const Meta<R> found = meta_of(own, k, c.levels());

@@ -242,7 +242,7 @@ inline bool average_map(const T* x, const T* end, const MapShape& m, R* columns,
   R* counts = columns + in_steps(m.w.size);
   for (int64_t bd = 0; bd < m.d.blocks; ++bd)
     for (int64_t bh = 0; bh < m.h.blocks; ++bh) {
-      const int64_t line = at;
+      [[maybe_unused]] const int64_t line = at;
       for (int64_t i = 0; i < in_steps(used); ++i) columns[i] = counts[i] = 0;
       const int64_t rows = m.h.length(bh);
       for (int64_t d = m.d.first(bd); d < m.d.end(bd); ++d) {

@@ -180,7 +180,7 @@ inline bool decode_span(Words w, int64_t done, const DecodeTable& t) {
 }
 
 // One or two spans. A step waits for its table; meanwhile the other span goes on.
-inline bool decode_spans(Words* spans, int count, const DecodeTable& t) {
+inline ACTZIP_ONCE bool decode_spans(Words* spans, int count, const DecodeTable& t) {
   const int64_t rows = count > 1 ? min_of(spans[0].n, spans[1].n) / STATES * STATES : 0;
   const int64_t done = rows > 0 ? decode_rows(spans[0], spans[1], rows, t) : 0;
   bool sound = true;

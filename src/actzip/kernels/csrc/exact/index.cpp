@@ -19,6 +19,18 @@ inline int64_t with_int(int64_t dtype, F&& f) {
   }
 }
 
+// The same for what does not ask for the sign: differences are taken modulo the type's size.
+template <class F>
+inline int64_t with_unsigned(int64_t dtype, F&& f) {
+  switch (dtype) {
+    case kU8: case kI8: return f(uint8_t{});
+    case kI16: case kU16: return f(uint16_t{});
+    case kI32: case kU32: return f(uint32_t{});
+    case kI64: return f(uint64_t{});
+    default: return kBadArgument;
+  }
+}
+
 // Bytes of n values of `bits` bits.
 inline int64_t packed_bytes(int64_t n, int64_t bits) {
   return int64_t((uint64_t(n) * uint64_t(bits) + 7) / 8);
@@ -105,26 +117,26 @@ struct ShortBitWriter {
 };
 
 // The first of n values of up to 8 bits, eight at a time; returns how many. A word is written at
-// once: what lies behind its `Bits` bytes belongs to the next eight, or the loop ends before.
-template <int Bits, class T>
-inline int64_t write_words(const T* x, int64_t n, uint64_t lo, uint8_t* out) {
+// once: what lies behind its `bits` bytes belongs to the next eight, or the loop ends before.
+template <class B, class T>
+inline int64_t write_words(B bits, const T* x, int64_t n, uint64_t lo, uint8_t* out) {
   int64_t i = 0;
-  for (; (n - i) * Bits >= 64; i += 8, out += Bits) {
+  for (; (n - i) * bits >= 64; i += 8, out += bits) {
     uint64_t word = 0;
-    for (int j = 0; j < 8; ++j) word |= (uint64_t(int64_t(x[i + j])) - lo) << (j * Bits);
+    for (int j = 0; j < 8; ++j) word |= uint64_t(T(x[i + j] - T(lo))) << (j * bits);
     store_as<uint64_t>(out, word);
   }
   return i;
 }
 
 // The same for reading: words that end before `in` does, at `size`.
-template <int Bits, class T>
-inline int64_t read_words(const uint8_t* in, int64_t size, int64_t n, uint64_t lo, T* out) {
-  constexpr uint64_t mask = (1u << Bits) - 1;
+template <class B, class T>
+inline int64_t read_words(B bits, const uint8_t* in, int64_t size, int64_t n, uint64_t lo, T* out) {
+  const uint64_t mask = (1u << bits) - 1;
   int64_t i = 0;
-  for (; i + 8 <= n && i / 8 * Bits + 8 <= size; i += 8) {
-    const uint64_t word = load_as<uint64_t>(in + i / 8 * Bits);
-    for (int j = 0; j < 8; ++j) out[i + j] = T((word >> (j * Bits) & mask) + lo);
+  for (; i + 8 <= n && i / 8 * bits + 8 <= size; i += 8) {
+    const uint64_t word = load_as<uint64_t>(in + i / 8 * bits);
+    for (int j = 0; j < 8; ++j) out[i + j] = T((word >> (j * bits) & mask) + lo);
   }
   return i;
 }
@@ -132,7 +144,7 @@ inline int64_t read_words(const uint8_t* in, int64_t size, int64_t n, uint64_t l
 template <class Writer, class T>
 inline void write_bits(const T* x, int64_t n, uint64_t lo, int bits, uint8_t* out) {
   Writer writer{out};
-  for (int64_t i = 0; i < n; ++i) writer.put(uint64_t(int64_t(x[i])) - lo, bits);
+  for (int64_t i = 0; i < n; ++i) writer.put(uint64_t(T(x[i] - T(lo))), bits);
   writer.finish();
 }
 
@@ -141,14 +153,14 @@ int64_t index_encode(Buffer<const void> x, int64_t dtype, int64_t n, int64_t lo,
   if (bits < 1 || bits > 64 || !x.holds(n, itemsize(dtype)) ||
       data.bytes != packed_bytes(n, bits))
     return kBadArgument;
-  return with_int(dtype, [&](auto zero) -> int64_t {
+  return with_unsigned(dtype, [&](auto zero) -> int64_t {
     using T = decltype(zero);
     const T* p = x.as<const T>();
     parallel_for(ceil_div(n, kIndexChunk), threads, [&](int64_t c) {
       int64_t first = c * kIndexChunk, count = min_of(n - first, kIndexChunk);
       if (bits <= 8) {
-        const int64_t done = with_bits(int(bits), [&](auto tag) {
-          return write_words<tag.value>(p + first, count, uint64_t(lo), data + first / 8 * bits);
+        const int64_t done = with_bits(int(bits), [&](auto width) {
+          return write_words(width, p + first, count, uint64_t(lo), data + first / 8 * bits);
         });
         first += done, count -= done;
       }
@@ -167,7 +179,7 @@ int64_t index_decode(Buffer<const uint8_t> data, Buffer<void> out, int64_t dtype
   if (data.bytes != packed_bytes(n, bits)) return kDamaged;
   const int64_t size = data.bytes;
   const uint64_t mask = mask_of(int(bits));
-  return with_int(dtype, [&](auto zero) -> int64_t {
+  return with_unsigned(dtype, [&](auto zero) -> int64_t {
     using T = decltype(zero);
     T* p = out.as<T>();
     parallel_for(ceil_div(n, kIndexChunk), threads, [&](int64_t c) {
@@ -175,8 +187,8 @@ int64_t index_decode(Buffer<const uint8_t> data, Buffer<void> out, int64_t dtype
       int64_t i = first;
       if (bits <= 8) {
         const int64_t start = first / 8 * bits;
-        i += with_bits(int(bits), [&](auto tag) {
-          return read_words<tag.value>(data + start, size - start, end - first, uint64_t(lo), p + i);
+        i += with_bits(int(bits), [&](auto width) {
+          return read_words(width, data + start, size - start, end - first, uint64_t(lo), p + i);
         });
       }
       for (; i < end; ++i)

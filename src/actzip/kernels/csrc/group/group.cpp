@@ -26,7 +26,7 @@ int64_t encode_all(const T* x, const Layout& l, int64_t rounding, uint64_t seed,
         meta.set(s * l.groups() + g, m);
         raw_here += m.raw ? length : 0;
       }
-      encode_groups<T, Zero>(row, 0, l, s, a, b, c, dither, meta, data);
+      encode_groups(row, 0, l, s, a, b, c, dither, meta, data);
     }
     atomic_add(&raw, raw_here);
   });
@@ -43,7 +43,7 @@ void decode_all(const uint8_t* data, const Layout& l, int64_t rounding, uint64_t
     const Coding c = coding(l.bits[s], rounding, Zero);
     T* row = out + s * l.n;
     const bool stream = large && can_stream(row) && l.group % 32 == 0;
-    decode_groups<T, Zero>(data, l, s, g0, g1, c, dither, meta, row, 0, stream);
+    decode_groups(data, l, s, g0, g1, c, dither, meta, row, 0, stream);
     if (stream) end_stream();
   });
 }

@@ -75,8 +75,8 @@ template <> ACTZIP_INLINE Wide<double> spread<double>(double x) {
   for (double& a : w.a) a = x;
   return w;
 }
-ACTZIP_INLINE Block gather(const Wide<float>& w) { return load32(w.a); }
-ACTZIP_INLINE Wide<double> gather(const Wide<double>& w) { return w; }
+ACTZIP_INLINE void put32(float* to, const Block& b) { store32(to, b); }
+ACTZIP_INLINE void put32(double* to, const Wide<double>& w) { std::memcpy(to, w.a, sizeof w.a); }
 
 // The walk for groups that do not end with a block.
 template <class R, class V, class G, class H>
@@ -96,14 +96,15 @@ inline void walk_any(const Layout& l, int64_t g0, int64_t g1, V&& value, G&& run
       i += 32 * whole;
       continue;
     }
-    Wide<R> lo{}, factor{};
+    // A group's numbers are written for 32 elements on, and then over by the next group's.
+    R lo[64], factor[64];
     const int64_t m = min_of<int64_t>(32, end - i);
-    for (int64_t k = 0; k < m; ++k) {
+    for (int64_t k = 0; k < m; k = next - i) {
       advance(i + k);
-      lo.a[k] = now.lo;
-      factor.a[k] = now.factor;
+      put32(lo + k, spread<R>(now.lo));
+      put32(factor + k, spread<R>(now.factor));
     }
-    block(i, m, gather(lo), gather(factor));
+    block(i, m, take32(lo, 32), take32(factor, 32));
     i += 32;
   }
 }

@@ -1,0 +1,200 @@
+"""What becomes of a saved tensor: the one place where that is decided, with the reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from actzip.autograd.calls import Calls
+from actzip.autograd.copies import Copies
+from actzip.autograd.decision import Decision, Fate, Saved, left
+from actzip.autograd.derive import Derive
+from actzip.autograd.derive_lossy import DeriveLossy
+from actzip.autograd.identity import node_of
+from actzip.autograd.ledger import Row
+from actzip.autograd.recipe import Bits, Copy, Recipe, Shape, View
+from actzip.autograd.sliced_tensor import cut
+from actzip.autograd.slots import Node, op
+from actzip.autograd.slots.conventions import agreeing, unknown_convention
+from actzip.autograd.slots.masks import RELU
+from actzip.autograd.slots.noise import noise
+from actzip.autograd.slots.windows import integers
+from actzip.autograd.stored import Stored
+from actzip.autograd.tensor_store import TensorStore
+from actzip.codecs import BitMask
+from actzip.codecs.base import Codec
+from actzip.codecs.memory_order import overlaps
+from actzip.control.op import UNKNOWN
+from actzip.methods.base import Policy, Role
+from actzip.torch_private import is_functorch_wrapped
+
+_FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+class Decide:
+    """Asks the slot table, what is stored already, what can be made again, and the method."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        store: TensorStore,
+        copies: Copies,
+        calls: Calls | None,
+    ):
+        self._policy = policy
+        self._store = store
+        self._copies = copies
+        self._derive: Derive | DeriveLossy | None = None
+        if calls is not None:
+            lossy = calls.lossy
+            self._derive = DeriveLossy(calls, store, copies) if lossy else Derive(calls, store)
+
+    def __call__(self, saved: Saved) -> Decision:
+        t, rule = saved.want.tensor, saved.rule
+        if rule is None:
+            return left(f"no rule for {saved.row.node}.{saved.row.slot}: kept exactly")
+        if overlaps(saved.want.unit):
+            return left("elements that share memory cannot be written back")
+        if t.dtype is torch.bool:
+            return self._value(saved, BitMask())
+        if not t.dtype.is_floating_point:
+            if rule.role is Role.INDEX:
+                return self._value(saved, integers(saved.node))
+            return left(f"a {t.dtype} tensor outside an index slot stays as it is")
+        if t.dtype not in _FLOATS:
+            return left(f"no codec stores {t.dtype}")
+        if rule.role is Role.GEOMETRY:
+            return Decision(Fate.SHAPE, recipe=Shape())
+        if rule.role is Role.MASK:
+            return self._mask(saved)
+        if rule.role not in (Role.LINEAR, Role.NONLINEAR):
+            return left(f"the slot table keeps {rule.role.value} slots as they are")
+        return self._noise(saved) or self._copy(saved) or self._value(saved)
+
+    def _mask(self, saved: Saved) -> Decision:
+        node, row, t, rule = saved.node, saved.row, saved.want.tensor, saved.rule
+        mask = None if rule is None or rule.mask is None else rule.mask
+        agreed = None if mask is None else agreeing(node, row.slot, mask, t)
+        if mask is not None and agreed is None:
+            return left(unknown_convention(row.node, t.dtype))
+        if agreed is None or (agreed.fits is not None and not agreed.fits(node, t)):
+            return left("one bit per element is not enough for these values")
+        recipe = Bits(agreed.levels(node, t))
+        found = self._store.find(saved.want.own, Role.EXACT, t)
+        if found is not None:  # the values themselves, not what their code calls on
+            return _shared(found, View())
+        if agreed is RELU and self._store.get(saved.want.own) is None:
+            return Decision(Fate.DEFERRED, recipe=recipe)
+        bits = self._store.pack(t if agreed is RELU else agreed.test(node, t), saved.parts)
+        return Decision(Fate.BITS, recipe=recipe, payload=bits)
+
+    def _noise(self, saved: Saved) -> Decision | None:
+        """Dropout's factor, 0 or one scale, is a mask in a float's clothes."""
+        t, unit, place, key = saved.want
+        if t.requires_grad or node_of(t) is not None:
+            return None
+        scale = noise(t)
+        if scale is None:
+            return None
+        found = self._store.find(key, Role.EXACT, unit)
+        if found is not None:
+            return _shared(found, View(place))
+        try:
+            payload = self._store.encode(unit, BitMask(on=scale), seed=0)
+        except ValueError:  # a third value further on: no noise after all
+            return None
+        return Decision(Fate.STORED, recipe=View(place), payload=payload, role=Role.EXACT)
+
+    def _copy(self, saved: Saved) -> Decision | None:
+        """A cast or reordered copy of a stored tensor, or a second copy of one kind."""
+        (_, unit, place, _), role = saved.want, saved.row.role
+        inner = self._copies.inner(unit)
+        origin = inner or self._copies.outer(unit)
+        if origin is None:
+            return None
+        # a tensor that autograd keeps by itself may be edited before the copy is read, and the copy
+        # would not be: only what is stored serves
+        ours = origin.key not in self._store.left
+        found = self._store.find(origin.key, role, origin.unit()) if ours else None
+        if found is not None and origin.gives(unit):
+            return _shared(found, Copy.of(unit, origin.place, place))
+        twin = self._copies.first(origin, unit) if inner else None
+        other = None if twin is None else twin.unit()
+        found = None if twin is None else self._store.find(twin.key, role, other)
+        if found is None or (other is not None and not torch.equal(other, unit)):
+            return None
+        return _shared(found, View(place))
+
+    def _value(self, saved: Saved, codec: Codec | None = None) -> Decision:
+        """Its values: stored already, made again, or in this code, or in the method's."""
+        row, (_, unit, place, key) = saved.row, saved.want
+        found = self._store.find(key, row.role, unit)
+        if found is not None:
+            return _shared(found, View(place))
+        derived = None if codec else self._derived(saved, may_store=False)
+        if derived is not None:
+            return derived
+        codec = codec or self._picked(saved)
+        if codec is None:
+            derived = self._derived(saved, may_store=True)
+            return derived or left(self._policy.reason(row.site))
+        codec = codec if place else cut(codec, saved.parts)  # parts of a view are none of its base
+        try:
+            payload = self._store.encode(unit, codec)
+        except (TypeError, ValueError, RuntimeError) as error:
+            return left(f"{codec!r} could not store it: {error}")
+        return Decision(Fate.STORED, recipe=View(place), payload=payload)
+
+    def _derived(self, saved: Saved, may_store: bool) -> Decision | None:
+        """A function of tensors that are stored."""
+        found = None if self._derive is None else self._derive.find(saved, may_store)
+        if found is None:
+            return None
+        derivation, role = found
+        recipe = View(saved.want.place)
+        return Decision(Fate.DERIVED, recipe=recipe, derivation=derivation, role=role)
+
+    def _picked(self, saved: Saved) -> Codec | None:
+        """What the method says, now that the tensor's maker is known."""
+        row, (_, unit, _, key) = saved.row, saved.want
+        stored, node = self._store.get(key), node_of(unit)
+        maker = UNKNOWN if node is None else op(type(node).__name__)
+        row.site = row.site.made(maker, stored is not None and stored.relu)
+        return self._policy.codec(row.site, unit)
+
+
+def _shared(found: tuple[Stored, Row], recipe: Recipe) -> Decision:
+    return Decision(Fate.SHARED, recipe=recipe, source=found[0], holder=found[1])
+
+
+def is_ours(node: Node, slot: str, raw: Any, t: Tensor) -> bool:
+    """Whether its memory holds its values, nobody else has the slot, and it was not edited."""
+    odd = t.is_neg() or t.is_conj() or t.device.type == "meta" or t._is_zerotensor()
+    return not odd and raw.unpack_hook is None and _is_current(node, slot)
+
+
+def _is_current(node: Node, slot: str) -> bool:
+    """False when the tensor was edited since it was saved: autograd itself will refuse it."""
+    name = slot.split("[")[0]
+    try:
+        getattr(node, "saved_tensors" if name == "tensors" else f"_saved_{name}")
+    except RuntimeError:
+        return False
+    return True
+
+
+def unseen(raw: Any, t: Any) -> str:
+    """Why a saved tensor that has no ordinary memory, or is in other hands, is not looked at."""
+    if raw.unpack_hook is not None:
+        return "hooks of checkpoint or of another session were there first"
+    if isinstance(t, Tensor) and (t.is_neg() or t.is_conj()):
+        return "views with a conj or neg bit are left alone"
+    if isinstance(t, Tensor) and t._is_zerotensor():
+        return "zeros without memory, as torch.func makes them, are left alone"
+    if isinstance(t, Tensor) and t.device.type == "meta":
+        return "meta tensors are left alone"
+    if is_functorch_wrapped(t):
+        return "tensors inside torch.func are left alone"
+    return f"{type(t).__name__} of layout {t.layout} is left alone"

@@ -1,0 +1,118 @@
+"""The values of a tensor that is not stored: a function of others that are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from actzip.autograd.calls import Call, Operand
+from actzip.autograd.identity import Place
+from actzip.autograd.recipe import Layout
+from actzip.autograd.stored import Source, Stored
+from actzip.torch_private import DisableTorchFunction
+
+#: Tensors to compute with instead of what is stored.
+Given = Mapping[Stored, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """An operand as it is stored."""
+
+    stored: Stored
+    place: Place | None
+
+    def get(self, given: Given) -> Tensor:
+        values = given.get(self.stored)
+        if values is None:
+            values = self.stored.tensor(given)
+        return values if self.place is None else self.place.view(values)
+
+
+@dataclass(eq=False)
+class Derivation(Source):
+    """`function(*args, **kwargs)` with a `Part` for each stored tensor."""
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    like: Layout
+    copied: int  #: bytes of small operands that were copied for it
+
+    @staticmethod
+    def of(call: Call, found: Mapping[Operand, Part | Tensor]) -> Derivation:
+        """The call with what was found of its operands: stored, or copied because it is small."""
+
+        def value(a: Any) -> Any:
+            return found[a] if isinstance(a, Operand) else a
+
+        copied = sum(t.numel() * t.element_size() for t in found.values() if isinstance(t, Tensor))
+        args = tuple(value(a) for a in call.args)
+        kwargs = {name: value(a) for name, a in call.kwargs.items()}
+        return Derivation(call.name, call.function, args, kwargs, call.like, copied)
+
+    @property
+    def _parts(self) -> list[Part]:
+        return [a for a in (*self.args, *self.kwargs.values()) if isinstance(a, Part)]
+
+    @property
+    def nbytes(self) -> int:
+        """Of the small operands that were copied for it and for what it is made from."""
+        inner = (part.stored.value for part in self._parts)
+        return self.copied + sum(v.nbytes for v in inner if isinstance(v, Derivation))
+
+    @property
+    def sources(self) -> list[Stored]:
+        """The tensors that are stored for themselves, of which it is a function."""
+        found: dict[Stored, None] = {}
+        for part in self._parts:
+            inner = part.stored.value
+            more = inner.sources if isinstance(inner, Derivation) else [part.stored]
+            found.update(dict.fromkeys(more))
+        return list(found)
+
+    @property
+    def sites(self) -> list[str]:
+        return list(dict.fromkeys(source.site for source in self.sources))
+
+    @property
+    def place(self) -> Place:  # type: ignore[override]
+        return self.like.place
+
+    def get(self, given: Given | None = None) -> Tensor:
+        """The values, or what they would be with other ones in place of what is stored."""
+        if given is None:  # each source is decoded once, however often it is read on the way
+            given = {source: source.lend() for source in self.sources}
+        args = [self._value(a, given) for a in self.args]
+        kwargs = {name: self._value(a, given) for name, a in self.kwargs.items()}
+        still = torch.autocast(self.like.device.type, enabled=False)
+        with DisableTorchFunction(), still:
+            out: Tensor = self.function(*args, **kwargs)
+        (size, stride, _), dtype, _ = self.like
+        if out.dtype == dtype and out.stride() == stride:
+            return out
+        return torch.empty_strided(size, stride, dtype=dtype, device=out.device).copy_(out)
+
+    def gives(self, t: Tensor) -> bool:
+        """Whether it comes back bit for bit."""
+        made = self.get({source: source.tensor() for source in self.sources})
+        if made.dtype != t.dtype or made.size() != t.size() or made.stride() != t.stride():
+            return False
+        return _same_bits(made, t)
+
+    def _value(self, a: Any, given: Given) -> Any:
+        return a.get(given) if isinstance(a, Part) else a
+
+
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def _same_bits(a: Tensor, b: Tensor) -> bool:
+    """Bit for bit, NaN and signed zeros included."""
+    bits = _BITS.get(a.element_size())
+    return bits is not None and torch.equal(a.view(bits), b.detach().view(bits))

@@ -1,0 +1,136 @@
+"""Finds what a saved tensor is a function of, where that need not come back bit for bit.
+
+For methods whose codes have errors anyway: a cheap function of a tensor that is stored for itself
+is made again from the decoded tensor. Masks are never made so, they are stored: a ReLU's result is
+what came in where its own bits say that it was positive.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from torch import Tensor
+
+from actzip.autograd.calls import Call, Calls, Operand, relu
+from actzip.autograd.copies import Copies
+from actzip.autograd.decision import Saved
+from actzip.autograd.derivation import Derivation, Part
+from actzip.autograd.derive import DEPTH, SHARE
+from actzip.autograd.identity import Key
+from actzip.autograd.recipe import Layout, remake
+from actzip.autograd.slots.derivations import adds
+from actzip.autograd.stored import Stored
+from actzip.autograd.tensor_store import TensorStore
+from actzip.codecs.base import Payload
+from actzip.methods.base import STRENGTH, Role
+
+SOURCES = 2  #: stored tensors that one is made again from, a gate and what it gates; a sum has one
+
+
+class DeriveLossy:
+    """The cheap calls of one pass, and which of their operands are stored."""
+
+    def __init__(self, calls: Calls, store: TensorStore, copies: Copies):
+        self._calls = calls
+        self._store = store
+        self._copies = copies
+
+    def find(self, saved: Saved, may_store: bool) -> tuple[Derivation, Role] | None:
+        """A way to make it again, and what that is good for: at least the slot's role.
+
+        may_store  asked when nothing else is left: it was tried before
+        """
+        key, unit = saved.want.key, saved.want.unit
+        call = None if may_store else self._calls.of(key) or self._copy(unit)
+        if call is None:
+            return None
+        search = _Search(self._calls, self._store, unit, saved.row.role)
+        found = search.derivation(call, key, 0)
+        if found is None:
+            return None
+        for source in found.sources:
+            source.copied = True  # autograd's own tensor must not take its place: edits reach that
+        return found, search.role
+
+    def _copy(self, unit: Tensor) -> Call | None:
+        """The call that a copy is of which only the running call knows: autocast makes such."""
+        origin = self._copies.inner(unit) or self._copies.outer(unit)
+        if origin is None:
+            return None
+        like, nbytes = Layout.of(unit), origin.numel * unit.element_size()
+        copy = functools.partial(remake, source=None, copy=like.place, dtype=like.dtype)
+        copy.__name__ = "copy"  # type: ignore[attr-defined]
+        operand = Operand(origin.key, origin.place, nbytes, origin.unit, None)
+        return Call(copy, (operand,), {}, like, "", 0)
+
+
+class _Search:
+    """One tensor's."""
+
+    def __init__(self, calls: Calls, store: TensorStore, t: Tensor, role: Role):
+        self._calls = calls
+        self._store = store
+        self._wanted = role
+        self._numel = t.numel()
+        self._copied = t.numel() * t.element_size() // SHARE  # bytes that may still be copied
+        self.role = Role.NONLINEAR  #: the weakest of what it is made from
+
+    def derivation(self, call: Call, key: Key, depth: int) -> Derivation | None:
+        """How to make the result of this call, which has this key."""
+        if depth == DEPTH or self._store.is_exposed(key):
+            return None
+        found: dict[Operand, Part | Tensor] = {}
+        for operand in call.operands:
+            part: Part | Tensor | None = self._small(operand)
+            part = self._part(operand, call.number, depth) if part is None else part
+            if part is None:
+                return None
+            found[operand] = part
+        made = Derivation.of(call, found)
+        most = 1 if adds(call.node) else SOURCES
+        if not made.sources or len(_lossy(made)) > most:
+            return None
+        return made if call.function is not relu or self._has_bits(key) else None
+
+    def _has_bits(self, key: Key) -> bool:
+        """Whether the mask of the ReLU with this result is there; it is written if it waits."""
+        self._store.settle()
+        stored = self._store.get(key)
+        return stored is not None and stored.relu and stored.bits is not None
+
+    def _small(self, operand: Operand) -> Tensor | None:
+        t = operand.now() if operand.small is not None else None
+        if t is None or operand.nbytes > self._copied or self._store.get(operand.key) is not None:
+            return None
+        self._copied -= operand.nbytes
+        return t.clone()
+
+    def _part(self, operand: Operand, number: int, depth: int) -> Part | None:
+        """An operand of the op with this node."""
+        key, stored = operand.key, self._store.get(operand.key)
+        # a larger one must be there until then anyway, because the op itself saved it
+        if operand.numel > self._numel and number not in self._store.savers.get(key, ()):
+            return None
+        if stored is not None and self._serves(key, operand.now(), stored):
+            if STRENGTH[stored.role] < STRENGTH[self.role]:
+                self.role = stored.role
+            return Part(stored, operand.place)
+        call = self._calls.of(key)
+        made = None if call is None else self.derivation(call, key, depth + 1)
+        if call is None or made is None:
+            return None
+        if call.function is relu:
+            return Part(self._store.fill(key, self.role, made), operand.place)
+        return Part(self._store.new(self.role, made), operand.place)
+
+    def _serves(self, key: Key, now: Tensor | None, stored: Stored) -> bool:
+        """Whether its values are there, good enough, whatever happens to the tensor."""
+        ours = isinstance(stored.value, (Payload, Derivation)) and key not in self._store.left
+        if not ours or STRENGTH[stored.role] < STRENGTH[self._wanted]:
+            return False
+        return self._store.is_same(key, now, stored)
+
+
+def _lossy(made: Derivation) -> list[Stored]:
+    """Its sources but for masks and the like, which come back as they were."""
+    return [source for source in made.sources if source.role is not Role.EXACT]

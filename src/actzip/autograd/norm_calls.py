@@ -1,0 +1,99 @@
+"""A norm's result from its input and the moments that its node saved.
+
+With the moments of the original a code of the input that has no bias gives a result that has none;
+with new moments of the decoded input, whose variance has the code's noise in it, it would not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from actzip.autograd.slots import Node, op
+from actzip.control.op import Kind
+
+#: Where a norm has its weight and bias among the arguments.
+_AFFINE: dict[Any, tuple[int, int]] = {
+    F.batch_norm: (3, 4),
+    torch.batch_norm: (1, 2),
+    F.layer_norm: (2, 3),
+    torch.layer_norm: (2, 3),
+    F.group_norm: (2, 3),
+    torch.group_norm: (2, 3),
+    F.rms_norm: (2, 99),
+    torch.rms_norm: (2, 99),
+}
+
+_RAW = "_raw_saved_"
+
+
+def norm_call(
+    node: Node, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None:
+    """The function that makes a norm's result again, and its arguments; None if there is none."""
+    places = _AFFINE.get(func)
+    if places is None or not (args or "input" in kwargs):
+        return None
+    x = args[0] if args else kwargs["input"]
+    weight, bias = (
+        args[at] if at < len(args) else kwargs.get(name)
+        for at, name in zip(places, ("weight", "bias"), strict=True)
+    )
+    first, second = _held(node, "result1"), _held(node, "result2")
+    kind = op(type(node).__name__).kind
+    if first is None or not first.numel():  # BatchNorm with frozen statistics has none
+        return None
+    if second is None:
+        return (rms_norm, (x, first, weight), {}) if kind is Kind.ROW_NORM else None
+    return _NORMS[kind], (x, first, second, weight, bias), {}
+
+
+def _held(node: Node, slot: str) -> Tensor | None:
+    """A small result that the node holds, and nobody else: to hold it too costs nothing."""
+    raw = getattr(node, _RAW + slot, None)
+    if raw is None or raw.unpack_hook is not None:
+        return None
+    t = raw.data
+    return t.detach() if isinstance(t, Tensor) else None
+
+
+def layer_norm(
+    x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    return _affine((x - mean) * rstd, weight, bias)
+
+
+def rms_norm(x: Tensor, rstd: Tensor, weight: Tensor | None) -> Tensor:
+    return _affine(x * rstd, weight, None)
+
+
+def batch_norm(
+    x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    scale = invstd if weight is None else invstd * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    shape = (1, -1, *(1 for _ in x.shape[2:]))
+    return torch.addcmul(shift.view(shape), x, scale.view(shape))
+
+
+def group_norm(
+    x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    shape = (*x.shape[:2], *(1 for _ in x.shape[2:]))
+    each = x.shape[1] // mean.shape[-1]  # channels of a group
+    mean, scale = (t.reshape(x.shape[0], -1).repeat_interleave(each, 1) for t in (mean, rstd))
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    return torch.addcmul(shift.view(shape), x, scale.view(shape))
+
+
+_NORMS = {Kind.ROW_NORM: layer_norm, Kind.BATCH_NORM: batch_norm, Kind.GROUP_NORM: group_norm}
+
+
+def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias

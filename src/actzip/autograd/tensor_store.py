@@ -1,0 +1,283 @@
+"""The stored tensors of one forward pass: each kept once, for the strongest of its needs.
+
+Carries out decisions, and writes down who holds the bytes.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+import torch
+from torch import Tensor
+
+from actzip.autograd.calls import Operand
+from actzip.autograd.decision import Decision, Fate, Saved
+from actzip.autograd.deferred_mask import DeferredMask
+from actzip.autograd.derivation import Derivation
+from actzip.autograd.identity import Key, Pins, Tally, Wanted, node_of, storage_of, unit_of
+from actzip.autograd.ledger import Row
+from actzip.autograd.offload import send
+from actzip.autograd.recipe import Copy, Reader, View, unpack
+from actzip.autograd.seeds import seeds
+from actzip.autograd.sliced_tensor import beside, cut
+from actzip.autograd.stored import Kept, Pool, Source, Stored
+from actzip.codecs import BitMask, Keep
+from actzip.codecs.base import Codec, Payload
+from actzip.methods.base import STRENGTH, Role
+
+
+class TensorStore:
+    """What is stored, by key, and whose it is."""
+
+    def __init__(self, pool: Pool, seed: int, swap: bool):
+        self._pool = pool
+        self._seeds = seeds(seed)
+        self._swap = swap
+        self._stored: weakref.WeakValueDictionary[Key, Stored] = weakref.WeakValueDictionary()
+        self._values: dict[Key, Row] = {}  # whose values they are
+        self._bits: dict[Key, Row] = {}  # whose mask it is
+        self._kept: dict[int, Row] = {}  # whose is the storage that autograd keeps
+        self._exposed: set[int] = set()  # storages that can be edited without a new version
+        self._raw, self._rest = Tally(), Tally()
+        self._pins = Pins()
+        self.left: dict[Key, list[Saved]] = {}  #: autograd keeps it itself
+        self.savers: dict[Key, set[int]] = {}  #: the nodes that saved it
+        self.noise: dict[int, Operand] = {}  #: what the node of a dropout saved
+        self.deferred = DeferredMask()
+
+    def close(self) -> None:
+        """The pass is over: nothing of its graph is held."""
+        self.left.clear()
+        self.savers.clear()
+        self.noise.clear()
+
+    # -- what is there ---------------------------------------------------------------------
+
+    def count(self, want: Wanted, storage: torch.UntypedStorage) -> int:
+        """Bytes that saving it keeps alive, in its storage, and no tensor saved before does."""
+        self.pin(want.tensor)
+        return self._raw.add(want.tensor, want.own, storage.nbytes())
+
+    def pin(self, t: Tensor) -> None:
+        """Keep the name of its storage from being used again while this pass lasts."""
+        storage = storage_of(t)
+        if storage is not None:
+            self._pins.add(storage)
+
+    def expose(self, t: Tensor) -> None:
+        """Somebody got hold of t's memory in a way that leaves no version: `.data`, numpy."""
+        storage = storage_of(t)
+        if storage is not None:
+            self._pins.add(storage)
+            self._exposed.add(int(storage._cdata))
+
+    def is_exposed(self, key: Key) -> bool:
+        """Whether its memory can be edited without a new version."""
+        return key[0] in self._exposed
+
+    def get(self, key: Key) -> Stored | None:
+        return self._stored.get(key)
+
+    def find(self, key: Key, role: Role, now: Tensor | None) -> tuple[Stored, Row] | None:
+        """The stored tensor of this key if it is good enough for the role, and who holds it.
+
+        `now` is the tensor as it is at this moment, if it is still there.
+        """
+        stored = self._stored.get(key)
+        if key in self.left:
+            saved = self.left[key][0]
+            unit = saved.current
+            if stored is None and unit is not None:
+                kept = Kept(unit_of(unit)[0].detach(), key[1])
+                stored = self._stored[key] = self.new(Role.EXACT, kept)
+            return None if stored is None else (stored, saved.row)
+        if stored is None or stored.value is None or STRENGTH[stored.role] < STRENGTH[role]:
+            return None
+        if not self.is_same(key, now, stored):
+            del self._stored[key]  # its readers keep it; for this state of the memory there is none
+            return None
+        return stored, self._values[key]
+
+    def is_same(self, key: Key, now: Tensor | None, stored: Stored) -> bool:
+        """False when the memory was edited without a trace since it was stored: that may be if it
+        was seen to be exposed, or is a constant from outside, such as an array's."""
+        if now is None:
+            return key[0] not in self._exposed
+        is_open = key[0] in self._exposed or (now.device.type == "cpu" and node_of(now) is None)
+        return not is_open or stored.holds(now)
+
+    # -- what comes ------------------------------------------------------------------------
+
+    def new(
+        self, role: Role, value: Payload | Source | None, bits: Payload | None = None
+    ) -> Stored:
+        stored = Stored(self._pool.buffers, role, value, bits)
+        self._pool.live.add(stored)
+        return stored
+
+    def encode(self, t: Tensor, codec: Codec, seed: int | None = None) -> Payload:
+        """A payload, with a seed of its own unless one is given."""
+        seed = next(self._seeds) if seed is None else seed
+        payload = codec.encode(t, seed=seed, allocate=self._pool.slabs.allocate)
+        return send(payload) if self._swap else payload
+
+    def pack(self, t: Tensor, parts: int) -> Payload:
+        """One bit per element."""
+        return self.encode(t, cut(BitMask(), parts), seed=0)
+
+    def settle(self) -> None:
+        """Something else than a layer comes: a ReLU's result that waits is stored as it is now."""
+        self.deferred.settle(self._packed)
+
+    def keep(self, saved: Saved, decision: Decision) -> Reader | None:
+        """Do as was decided; None when autograd keeps the tensor as it is."""
+        row, fate, recipe = saved.row, decision.fate, decision.recipe
+        row.fate = fate
+        if recipe is None:
+            self._leave(saved, decision.reason)
+            return None
+        stored = decision.source
+        if stored is not None:
+            assert decision.holder is not None, "a stored tensor is somebody's"
+            row.shared_with = decision.holder.name
+            stored.copied = stored.copied or isinstance(recipe, Copy)
+        elif fate is Fate.SHAPE:
+            row.codec = "Shape()"
+            stored = Stored(self._pool.buffers, Role.GEOMETRY)
+        elif fate is Fate.DEFERRED:
+            stored = self._defer(saved)
+        elif fate is Fate.BITS:
+            stored = self._put_bits(saved, decision.payload)
+        elif decision.derivation is not None:
+            stored = self._derive(saved, decision.derivation, decision.role or Role.EXACT)
+        else:
+            assert decision.payload is not None, "stored without a payload"
+            stored = self._put(saved, decision.payload, decision.role or row.role)
+            if decision.role is Role.EXACT and saved.want.place is None and row.slot == "other":
+                self.noise[saved.number] = Operand.of(saved.want.unit)
+        return Reader(stored, recipe, saved.want.tensor)
+
+    def _leave(self, saved: Saved, reason: str) -> None:
+        """Autograd keeps t itself; whoever stored a copy of it can read it there for nothing."""
+        row, (t, unit, _, key) = saved.row, saved.want
+        row.reason = reason
+        first = self._kept.setdefault(key[0], row)
+        row.stored_bytes = self._rest.add(t, saved.want.own, t.untyped_storage().nbytes())
+        if not row.stored_bytes:
+            row.shared_with = first.name
+        self.left.setdefault(key, []).append(saved)
+        stored = self._stored.get(key)
+        if stored is not None and not stored.copied:
+            stored.replace(Role.EXACT, Kept.of(unit))
+            for owner in (self._values.get(key), self._bits.get(key)):
+                _hand_over(owner, row)
+
+    def _defer(self, saved: Saved) -> Stored:
+        self.settle()
+        key = saved.want.own
+        stored = self._stored[key] = self.new(Role.MASK, Kept.of(saved.want.tensor))
+        stored.relu = True
+        self._bits[key] = saved.row
+        self.deferred.defer(saved.row, saved.parts, stored)
+        return stored
+
+    def _put_bits(self, saved: Saved, bits: Payload | None) -> Stored:
+        row, key = saved.row, saved.want.own
+        assert bits is not None, "a mask without bits"
+        row.codec, row.stored_bytes = repr(bits.codec), bits.nbytes
+        stored = self.new(Role.MASK, None, bits)
+        if key not in self._stored:
+            self._stored[key], self._bits[key] = stored, row
+        return stored
+
+    def _packed(self, row: Row, t: Tensor, parts: int) -> Payload:
+        bits = self.pack(t, parts)
+        row.codec, row.stored_bytes, row.shared_with = repr(bits.codec), bits.nbytes, ""
+        row.fate = Fate.BITS
+        return bits
+
+    def _derive(self, saved: Saved, derivation: Derivation, role: Role) -> Stored:
+        row, key = saved.row, saved.want.key
+        row.derived_from = ", ".join(derivation.sites)
+        row.recipe = derivation.name
+        row.stored_bytes += derivation.nbytes
+        stored = self._stored.get(key)
+        if stored is None:
+            stored = self._stored[key] = self.new(role, derivation)
+        else:
+            _hand_over(self._values.get(key), row)
+            if role is Role.EXACT:  # the mask is in the values; those of a code may lose a sign
+                _hand_over(self._bits.get(key), row)
+                stored.replace(role, derivation)
+            else:
+                self.settle()
+                stored.replace(role, derivation, bits=stored.bits)
+        stored.site = row.name
+        self._values[key] = row
+        return stored
+
+    def _put(self, saved: Saved, payload: Payload, role: Role) -> Stored:
+        """Keep this payload for the tensor, and what its other readers need beside it."""
+        row, (_, unit, _, key) = saved.row, saved.want
+        stored = self._stored.get(key)
+        if stored is None:
+            stored = self._stored[key] = self.new(role, payload)
+        else:
+            _hand_over(self._values.get(key), row)
+            bits = stored.bits
+            if stored.relu and payload.codec.keeps_mask:  # the mask is in the code: zero means off
+                bits = None
+                _hand_over(self._bits.get(key), row)
+            elif stored.relu and not beside(bits, payload):  # it was, but this code cannot tell
+                bits = self._packed(self._bits[key], unit, saved.parts)
+            stored.replace(role, payload, bits=bits)
+        stored.site = row.name
+        self._values[key] = row
+        row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
+        row.precision = payload.codec.precision()
+        return stored
+
+    # -- what a derivation needs -----------------------------------------------------------
+
+    def fill(self, key: Key, role: Role, derivation: Derivation) -> Stored:
+        """A ReLU's result of which only the bits are stored: its values can be made again."""
+        stored, row = self._stored[key], self._bits[key]
+        stored.replace(role, derivation, bits=stored.bits)
+        stored.site, self._values[key] = row.name, row
+        row.stored_bytes += derivation.nbytes
+        return stored
+
+    def take(self, key: Key, stored: Stored, unit: Tensor) -> None:
+        """Store exactly what autograd kept by itself, and serve its slots from there."""
+        payload = self.encode(unit, Keep())
+        saves = self.left.pop(key)
+        holder = saves[0].row
+        self._own(key, stored, payload, holder)
+        for saved in saves:
+            t, row = saved.current, saved.row
+            assert t is not None, "asked for when it was taken"
+            with torch.no_grad():
+                reader = Reader(stored, View(unit_of(t)[1]), t)
+            saved.raw.register_hooks(lambda _, reader=reader: reader, unpack)
+            row.reason, row.fate, row.codec, row.stored_bytes = "", Fate.SHARED, "", 0
+            row.shared_with = holder.name
+        holder.fate, holder.shared_with = Fate.STORED, ""
+        holder.codec, holder.stored_bytes = repr(payload.codec), payload.nbytes
+
+    def add(self, key: Key, stored: Stored, unit: Tensor, row: Row) -> None:
+        """Store exactly what nobody had, for this row's derivation."""
+        payload = self.encode(unit, Keep())
+        self._own(key, stored, payload, row)
+        row.codec, row.stored_bytes = repr(payload.codec), row.stored_bytes + payload.nbytes
+
+    def _own(self, key: Key, stored: Stored, payload: Payload, row: Row) -> None:
+        stored.replace(Role.EXACT, payload)
+        stored.site = row.name
+        self._stored[key], self._values[key] = stored, row
+
+
+def _hand_over(owner: Row | None, holder: Row) -> None:
+    """The bytes counted at `owner` are gone; it reads what `holder` holds."""
+    if owner is not None and owner is not holder:
+        owner.stored_bytes, owner.codec, owner.shared_with = 0, "", holder.name
+        owner.fate = Fate.SHARED

@@ -1,0 +1,155 @@
+"""How many bits a tensor takes at each step: measured on a sample of it, not assumed.
+
+A step t is taken in parts of the tensor's own size (the deviation of what is not zero), as
+u = log2(t/size), on one grid for all tensors, so that a solver works on one array.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from actzip.codecs import Bounded
+
+Floats = NDArray[np.float64]
+
+_EACH = 8  #: points of the grid for each factor of 2
+_FINEST, _COARSEST = -16, 3
+#: log2(t/size) of all curves
+GRID: Floats = np.arange(_FINEST * _EACH, _COARSEST * _EACH + 1) / _EACH
+
+#: where bits are measured; at finer steps each factor of 2 takes a bit
+MEASURED = (-6.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0)
+
+SAMPLE = 1 << 15  #: elements of the sample
+_TABLE = 160  #: bytes of a payload that do not grow with the tensor
+_ROWS = 8  #: samples of the batch that it is of, at least
+
+
+@dataclass
+class Curve:
+    """A stored tensor as the last look met it.
+
+    Channel c has the step t·direction[c]; one direction stands for all channels.
+    """
+
+    elements: int
+    size: float  #: deviation of what is not zero, in units of the direction
+    bits: list[float]  #: of an element, at each step of GRID
+    coarsest: float  #: log2(t/size) at most
+    direction: list[float] = field(default_factory=lambda: [1.0])
+
+    def bytes_at(self, step: float) -> float:
+        """Of the whole tensor with the step t."""
+        u = math.log2(max(step / self.size, 2.0**_FINEST)) if self.size > 0 else 0.0
+        return self.elements / 8 * float(np.interp(u, GRID, self.bits))
+
+    def coarser(self, step: float, elements: int) -> float:
+        """The step at which so many elements take no more bytes than these do, as far as it may."""
+        if elements <= self.elements or not self.size > 0:
+            return step
+        each = self.bytes_at(step) / elements * 8
+        # bits fall along the grid: turned around for interp, which wants them to rise
+        u = float(np.interp(each, self.bits[::-1], GRID[::-1]))
+        return max(step, self.size * float(2.0 ** min(u, self.coarsest)))
+
+
+def sample(x: Tensor, limit: int = SAMPLE) -> Tensor:
+    """About so many elements, spread over a tensor, in an order in which neighbours stay so."""
+    x = x.detach()
+    for dim in (0, 1, 2) if x.dim() < 4 else (0, 2, 1, 3):
+        if dim >= x.dim() or x.numel() <= limit:
+            break
+        fewest = _ROWS if dim == 0 and x.dim() > 1 else 1
+        keep = min(x.shape[dim], max(fewest, x.shape[dim] * limit // x.numel()))
+        every = x.shape[dim] // keep
+        x = x.narrow(dim, 0, keep * every).unflatten(dim, (keep, every)).select(dim + 1, every // 2)
+    return x
+
+
+def spread(x: Tensor) -> float:
+    """The standard deviation of the elements that are not zero; 0 when that is none or infinite."""
+    there = x[x != 0].double()
+    found = float(there.std(correction=0)) if there.numel() > 1 else 0.0
+    return found if math.isfinite(found) else 0.0
+
+
+def measure(bits: Callable[[float], float]) -> Floats:
+    """Bits of an element at each step of the grid, falling; `bits` tells them at a few u.
+
+    In between by a monotone cubic: a straight line between measured points would have corners,
+    and a solver would only ever choose these.
+    """
+    known = np.array([bits(u) for u in MEASURED])
+    known = np.maximum.accumulate(known[::-1])[::-1]  # a coarser step takes no more
+    points = np.array(MEASURED)
+    found = _monotone(points, known, GRID)
+    fine = points[0] > GRID
+    found[fine] = known[0] + (points[0] - GRID[fine])
+    return np.clip(found, 1e-3, 32.0)
+
+
+def _monotone(x: Floats, y: Floats, at: Floats) -> Floats:
+    """Cubic Hermite through falling points, with slopes that keep it falling (Fritsch-Carlson)."""
+    h, d = np.diff(x), np.diff(y) / np.diff(x)
+    slope = np.empty_like(y)
+    slope[0], slope[-1] = d[0], d[-1]
+    inner = (d[:-1] < 0) & (d[1:] < 0)
+    a, b = 2 * h[1:] + h[:-1], h[1:] + 2 * h[:-1]
+    safe = np.where(inner, d[:-1], -1.0), np.where(inner, d[1:], -1.0)
+    slope[1:-1] = np.where(inner, (a + b) / (a / safe[0] + b / safe[1]), 0.0)
+    i = np.clip(np.searchsorted(x, at, "right") - 1, 0, len(x) - 2)
+    s = (np.clip(at, x[0], x[-1]) - x[i]) / h[i]
+    left = y[i] * (1 + 2 * s) + h[i] * slope[i] * s
+    right = y[i + 1] * (3 - 2 * s) - h[i] * slope[i + 1] * (1 - s)
+    found: Floats = left * (1 - s) ** 2 + right * s**2
+    return found
+
+
+def curve_of(
+    x: Tensor, entropy: bool, coarsest: float, dim: int | None, direction: list[float] | None
+) -> Curve:
+    """Measured on a sample of x; with a `dim` of channels, in units of their `direction`."""
+    some = sample(x).float()
+    found = np.ones(1)
+    if dim is not None:
+        some, found = _levelled(some, dim, direction)
+    some = some.contiguous().view(-1)
+    size = spread(some)
+    return Curve(x.numel(), size, _bits(some, size, x.numel(), entropy), coarsest, found.tolist())
+
+
+def coder(error: float | tuple[float, ...], dim: int, entropy: bool) -> Bounded:
+    """The code with these errors, half its steps."""
+    return Bounded(error, channel_dim=dim, entropy=entropy)
+
+
+def _bits(some: Tensor, size: float, elements: int, entropy: bool) -> list[float]:
+    """Bits of an element at each step, by coding a sample of the tensor."""
+    if not size > 0 or not some.numel():
+        return [32.0] * len(GRID)
+    fixed = _TABLE * (1 - min(1.0, some.numel() / elements))
+
+    def bits(u: float) -> float:
+        code = coder(size * 2.0**u / 2, 1, entropy)
+        return 8 * max(1.0, code.encode(some, seed=1).data.numel() - fixed) / some.numel()
+
+    return [float(b) for b in measure(bits)]
+
+
+def _levelled(some: Tensor, dim: int, direction: Iterable[float] | None) -> tuple[Tensor, Floats]:
+    """A sample in units of its channels' steps, and these beside each other."""
+    rest = [d for d in range(some.dim()) if d != dim % some.dim()]
+    around = [-1 if d == dim % some.dim() else 1 for d in range(some.dim())]
+    found = np.array(list(direction or ()))
+    if len(found) != some.shape[dim]:
+        each = some.double().std(rest, correction=0).clamp(min=1e-30).cpu().numpy()
+        found = each / np.exp(np.log(each).mean())
+    centred = some - some.mean(rest, keepdim=True)
+    return centred / torch.from_numpy(found).to(some).view(around), found

@@ -1,0 +1,170 @@
+// Contexts of Dithered: which elements are coded together and how a few of them become one symbol.
+#pragma once
+
+#include "dithered/partition.hpp"
+#include "entropy/rans.hpp"
+
+ACTZIP_BEGIN
+namespace dithered {
+
+constexpr uint8_t ESCAPE = 255;
+
+// How many codes may be in a group of so many elements; 0 for other groups.
+inline int base_of(int64_t group) {
+  switch (group) {
+    case 1: return 255;
+    case 2: return 16;
+    case 3: return 6;
+    case 4: return 4;
+    case 5: return 3;
+    case 8: return 2;
+    default: return 0;
+  }
+}
+
+// bin: context of each of the 256 bins of v; group and 256 frequencies of each context.
+struct Contexts {
+  const uint8_t *bin, *group;
+  const uint16_t* frequency;
+  int64_t count, chain;
+};
+
+inline bool valid(const Contexts& c) {
+  if (c.count < 1 || c.count > CONTEXTS || c.chain < 1 || c.chain > entropy::MAX_CHAIN) return false;
+  for (int b = 0; b < BINS; ++b)
+    if (c.bin[b] >= c.count) return false;
+  for (int64_t k = 0; k < c.count; ++k)
+    if (base_of(c.group[k]) == 0) return false;
+  return true;
+}
+
+// f(GroupTag<group>{}) for a valid group of several.
+template <int N> struct GroupTag { static constexpr int value = N; };
+template <class F>
+inline void with_group(int group, F&& f) {
+  switch (group) {
+    case 2: return f(GroupTag<2>{});
+    case 3: return f(GroupTag<3>{});
+    case 4: return f(GroupTag<4>{});
+    case 5: return f(GroupTag<5>{});
+    default: return f(GroupTag<8>{});
+  }
+}
+
+// Symbols of the n codes of a context, which are zero from n on for eight bytes; the codes of an
+// escaped group become ESCAPE. Returns how many symbols there are.
+//
+// All G codes at once: byte G - 1 of the product is the sum of code k times base^k. It is below
+// base^G <= 256 when codes are below the base, and so are the bytes before it: nothing carries.
+template <int G>
+inline int64_t group_codes(uint8_t* codes, int64_t n, int base, const uint16_t* frequency,
+                           uint8_t* symbols, int64_t& escaped) {
+  constexpr uint64_t ones = 0x0101010101010101u, tops = 0x80 * ones;
+  constexpr uint64_t those = G == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * G % 64)) - 1;
+  uint64_t powers = 0;
+  for (uint64_t j = 0, power = 1; j < G; ++j, power *= uint64_t(base)) powers |= power << (8 * (G - 1 - j));
+  const uint64_t below = uint64_t(128 - base) * ones;
+  const int64_t count = ceil_div(n, G);
+  for (int64_t k = 0; k < count; ++k) {
+    const uint64_t group = load_as<uint64_t>(codes + k * G) & those;
+    const bool large = ((((group & ~tops) + below) | group) & tops & those) != 0;
+    const uint8_t found = uint8_t(group * powers >> (8 * (G - 1)));
+    const bool lost = large || found == ESCAPE || frequency[found] == 0;
+    symbols[k] = lost ? ESCAPE : found;
+    if (lost) {
+      for (int j = 0; j < G && k * G + j < n; ++j) codes[k * G + j] = ESCAPE;
+      ++escaped;
+    }
+  }
+  return count;
+}
+
+// The same for groups of one: codes are symbols.
+inline void single_codes(uint8_t* codes, int64_t n, const uint16_t* frequency, int64_t& escaped) {
+  uint8_t symbol[256];
+  for (int s = 0; s < 256; ++s) symbol[s] = frequency[s] ? uint8_t(s) : ESCAPE;
+  int64_t found = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    codes[k] = symbol[codes[k]];
+    found += codes[k] == ESCAPE;
+  }
+  escaped += found;
+}
+
+// The codes of each symbol of a context, eight bytes of which `group` count.
+struct Spelling {
+  uint64_t codes[256];
+};
+
+inline void spell(int group, Spelling& s) {
+  const int base = base_of(group);
+  for (int symbol = 0; symbol < 256; ++symbol) {
+    uint64_t codes = 0;
+    int rest = symbol;
+    for (int j = 0; j < group; ++j, rest /= base) codes |= uint64_t(rest % base) << (8 * j);
+    s.codes[symbol] = symbol == ESCAPE ? ~uint64_t{0} : codes;
+  }
+}
+
+// Bits of escaped codes: when code + 1 has k + 1 bits, k zeros, a one and its low k bits.
+struct BitWriter {
+  uint8_t *at, *end;
+  uint64_t held = 0;
+  int bits = 0;
+  bool fits = true;
+
+  BitWriter(uint8_t* begin, int64_t room) : at(begin), end(begin + room) {}
+  void put(uint64_t value, int count) {  // count <= 32
+    held |= value << bits;
+    bits += count;
+    while (bits >= 8) byte();
+  }
+  void code(uint32_t code) {
+    const uint32_t number = code + 1;
+    const int k = 31 - __builtin_clz(number);
+    put(0, k);
+    put(uint64_t(number & ((1u << k) - 1)) << 1 | 1, k + 1);
+  }
+  void finish() {
+    if (bits > 0) byte();
+    bits = 0;
+  }
+
+ private:
+  void byte() {
+    if (at < end) *at++ = uint8_t(held);
+    else fits = false;
+    held >>= 8;
+    bits -= 8;
+  }
+};
+
+struct BitReader {
+  const uint8_t *at, *end;
+  int64_t bit = 0;
+  bool sound = true;
+
+  uint64_t peek() const {  // the next 57 bits or more; zeros behind the end
+    const int64_t byte = bit / 8, left = (end - at) - byte;
+    uint64_t word = 0;
+    if (left >= 8) word = load_as<uint64_t>(at + byte);
+    else if (left > 0) std::memcpy(&word, at + byte, size_t(left));
+    return word >> (bit % 8);
+  }
+  uint32_t code() {
+    const uint64_t word = peek();
+    const int k = word ? __builtin_ctzll(word) : 64;
+    if (k > 31 || bit + 2 * k + 1 > 8 * (end - at)) {
+      sound = false;
+      return 0;
+    }
+    bit += k + 1;
+    const uint32_t low = uint32_t(peek()) & uint32_t((uint64_t{1} << k) - 1);
+    bit += k;
+    return (uint32_t(1) << k) + low - 1;
+  }
+  void finish() { bit = ceil_div(bit, 8) * 8; }
+};
+
+}  // namespace dithered
+ACTZIP_END

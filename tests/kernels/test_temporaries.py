@@ -1,0 +1,58 @@
+"""The plain-PyTorch kernels need little memory beside the tensor that they code."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from actzip.codecs import BitMask, Cast, Codec, Dual, Group, Index, Keep, Payload, Window
+from actzip.memory.measure import live_peak
+
+MOST = 3  #: times the bytes of the tensor
+
+
+def values(dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(32, 32, 16, 16, generator=torch.Generator().manual_seed(0)).relu().to(dtype)
+
+
+def places() -> Tensor:
+    return F.max_pool2d(values(), 2, return_indices=True)[1]
+
+
+POOL = Window((2, 2), (2, 2), (0, 0), (1, 1), (16, 16))
+EACH = tuple(1 + i % 8 for i in range(32))
+CASES: list[tuple[Codec, Tensor]] = [
+    (Group(2), values()),
+    (Group(8, 100, zero=True), values(torch.bfloat16)),
+    (Group(2, 1 << 30), values()),
+    (Group(4, rounding="nearest"), values(torch.float64)),
+    (Group(EACH), values()),
+    (Group(EACH, zero=True), values(torch.float16)),
+    (Dual(), values()),
+    (Dual(zero=True), values(torch.float16)),
+    (Dual(), values().to(memory_format=torch.channels_last)),
+    (Dual(zero=True), values(torch.bfloat16).to(memory_format=torch.channels_last)),
+    (BitMask(), values() > 0),
+    (BitMask(), values(torch.float16)),
+    (BitMask(on=2.0), (values() > 0).to(torch.float32) * 2.0),
+    (POOL, places()),
+    (Index(), places()),
+    (Index(), places().to(torch.int16)),
+    (Cast(), values()),
+    (Cast(torch.float16), values()),
+    (Keep(), values()),
+]
+
+
+@pytest.mark.parametrize(
+    ("codec", "x"), CASES, ids=[f"{codec!r:.40} {x.dtype} {x.stride()}" for codec, x in CASES]
+)
+def test_temporaries(codec: Codec, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actzip.kernels.FORCED", "reference")
+    made: list[Payload] = []
+    first = live_peak(lambda: made.append(codec.encode(x, seed=1)))
+    second = live_peak(lambda: codec.decode(made[0]))
+    used = (first - made[0].data.nbytes) / x.nbytes, (second - x.nbytes) / x.nbytes
+    assert max(used) <= MOST, used
