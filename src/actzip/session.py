@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -15,11 +16,14 @@ from torch import nn
 from actzip import methods, noise, report
 from actzip.autograd import nesting
 from actzip.autograd.attachment import Attachment
+from actzip.autograd.compiled import inside
 from actzip.autograd.failures import Failures
 from actzip.autograd.forward_pass import ForwardPass, Settings
 from actzip.autograd.module_paths import Paths
 from actzip.autograd.observe import Observer
 from actzip.autograd.watcher import Watcher
+from actzip.compiled.front import Front
+from actzip.compiled.installation import forget_compiled
 from actzip.control.distributed import is_together
 from actzip.control.statistics import Statistics, sample_indices
 from actzip.memory.heap import give_back
@@ -31,6 +35,8 @@ from actzip.warning import warn
 
 _STATE = 2  # version of Session.state_dict()
 _TURN = 0x632BE59BD9B4E019  # keeps the seeds of a step's parts apart
+
+_NUMBERS = itertools.count(1)
 
 #: The session of each model that has one; the model's hooks keep it alive.
 _SESSIONS: weakref.WeakKeyDictionary[nn.Module, weakref.ref[Session]] = weakref.WeakKeyDictionary()
@@ -79,11 +85,24 @@ class Session(Numbers):
         self._warned = False
         self._failures = Failures()
         self._around = threading.local()
+        self._inner = None if model is None else weakref.ref(inside(model))
+        self._front = Front(
+            _key(model, method, min_bytes),
+            lambda: self._policy,
+            min_bytes,
+            self._root,
+            self._begin,
+            self._finished,
+            self._failures,
+        )
         self._attachment = (
-            None if model is None else Attachment(model, self._watch, self._failures, eval_mode)
+            None
+            if model is None
+            else Attachment(model, self._watch, self._failures, eval_mode, self._front.key)
         )
         if model is not None:
             _SESSIONS[model] = weakref.ref(self)
+            forget_compiled()
 
     # -- learning --------------------------------------------------------------------------
 
@@ -190,6 +209,7 @@ class Session(Numbers):
         if self._attachment is not None:
             self._attachment.remove()
             self._attachment = None
+            self._front.remove()
             self._totals.remove()
             self._policy.stop()
             self._meter.end()
@@ -200,7 +220,7 @@ class Session(Numbers):
 
     def __enter__(self) -> Session:
         if self._model is None:
-            watcher = Watcher(lambda: self._begin(None), self._finished)
+            watcher = Watcher(lambda: self._begin(None), self._finished, self._front.key)
             nesting.begin(watcher)
             self._watchers.append(watcher)
         return self
@@ -239,14 +259,17 @@ class Session(Numbers):
         return watchers
 
     def _watch(self, module: nn.Module) -> Watcher:
-        return Watcher(lambda: self._begin(module), self._finished)
+        return Watcher(lambda: self._begin(module), self._finished, self._front.key)
+
+    def _root(self) -> nn.Module | None:
+        return None if self._inner is None else self._inner()
 
     def _begin(self, running: nn.Module | None) -> ForwardPass:
         """A pass of the model begins, or of a part of it that is called without the model.
 
         Parts that are called in turn, an encoder and then a decoder, make one step.
         """
-        root = None if self._model is None else self._model()
+        root = self._root()
         with self._lock:
             if not self._ran or id(running) in self._ran:
                 self.step += 1
@@ -327,6 +350,17 @@ class Session(Numbers):
             if message is not None:
                 self._warned = True
                 warn(message)
+
+
+def _key(model: nn.Module | None, method: Method, min_bytes: int) -> str:
+    """The name of a session for what is compiled in it.
+
+    Of the sessions of models in a process only one has it, and the same one in the next run of a
+    script, so that compiled code is found in caches. A `with` in a loop is a new session each time,
+    and must not compile anew: there the watcher at work says which session it is.
+    """
+    number = 0 if model is None else next(_NUMBERS)
+    return f"{number} {method!r} {min_bytes}"
 
 
 def _is_trained(root: nn.Module | None) -> bool:

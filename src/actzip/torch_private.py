@@ -47,6 +47,10 @@ CodeAction = _private("torch._C._dynamo.eval_frame", "_FrameAction")
 tree_map_only = _private("torch.utils._pytree", "tree_map_only")
 make_wrapper_subclass = _private("torch", "Tensor._make_wrapper_subclass")
 storage_from_weak = _private("torch", "UntypedStorage._new_with_weak_ptr")
+try:  # for compiled graphs alone: without it they are left as they are
+    from torch._guards import TracingContext as TracingContext
+except ImportError:
+    TracingContext = None  # type: ignore[assignment, misc]
 if TYPE_CHECKING:
     from torch.multiprocessing.reductions import StorageWeakRef as StorageWeakRef
 else:
@@ -96,3 +100,48 @@ def require() -> None:
             f"actzip needs torch {OLDEST} or newer, as tested in docs/compatibility.md; this is "
             f"torch {torch.__version__}, which lacks {', '.join(lacking)}"
         )
+
+
+class compiler:  # a namespace
+    """Parts of torch.compile, imported when something is compiled: that takes seconds."""
+
+    @staticmethod
+    def inductor_config() -> Any:
+        return importlib.import_module("torch._inductor.config")
+
+    @staticmethod
+    def inductor_partition() -> Any:
+        """The partition function that inductor gives to AOTAutograd."""
+        return importlib.import_module("torch._inductor.compile_fx").partition_fn
+
+    @staticmethod
+    def inductor_partitioner(run: Any, uuid: Any, before: Any) -> Any:
+        """`run` as inductor's configuration wants it; the user's own, if there is one, inside."""
+        base = importlib.import_module("torch._inductor.custom_graph_pass").CustomPartitionerFn
+
+        class Partitioner(base):  # type: ignore[misc, valid-type]
+            def __call__(self, gm: Any, joint_inputs: Any, **kwargs: Any) -> Any:
+                return run(gm, joint_inputs, **kwargs)
+
+            def uuid(self) -> Any:
+                return uuid() if before is None else (uuid(), before.uuid())
+
+            def __reduce__(self) -> Any:  # caches pickle the configuration for their keys
+                return str, (str(self.uuid()),)
+
+        return Partitioner()
+
+    @staticmethod
+    def aot_backends() -> Any:
+        return importlib.import_module("torch._dynamo.backends.common")
+
+    @staticmethod
+    def min_cut_partition() -> Any:
+        module = importlib.import_module("torch._functorch.partitioners")
+        return module.min_cut_rematerialization_partition
+
+    @staticmethod
+    def compiled_anything() -> bool:
+        """Whether Dynamo has compiled code in this process."""
+        module = importlib.import_module("torch._dynamo.convert_frame")
+        return bool(module.input_codes.seen)

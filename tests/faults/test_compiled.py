@@ -1,4 +1,4 @@
-"""A compiled submodule in an attached model: right gradients, and the report names it."""
+"""What is compiled in an attached model runs as it would without actzip; see tests/compiled."""
 
 from __future__ import annotations
 
@@ -55,24 +55,11 @@ def test_gradients_are_those_of_the_compiled_model_without_actzip(how: str) -> N
         stats = session.stats()
         assert any(row.codec for row in stats.sites if row.module.startswith("eager"))
         if how == "submodule":
-            assert "CompiledFunctionBackward" in stats.unknown
-            assert "CompiledFunctionBackward" in session.report()
+            assert not stats.unknown
+            assert any(row.module.startswith("other") for row in stats.sites)
+            assert "other" in session.report()
         assert session.live_bytes == 0
     assert not plain._forward_hooks
-
-
-def test_a_compiled_model_as_a_whole_warns_that_nothing_can_be_seen() -> None:
-    torch._dynamo.reset()
-    model = _block()
-    x = torch.randn(64, 64)
-    expected = gradients(copy.deepcopy(model), lambda m: m(x).sum())
-    compiled: nn.Module = torch.compile(model, backend="aot_eager")  # type: ignore[assignment]
-    with (
-        pytest.warns(actzip.ActzipWarning, match="CompiledFunctionBackward"),
-        actzip.compress(compiled),
-    ):
-        ours = gradients(compiled, lambda m: m(x).sum())
-    assert_equal({n.removeprefix("_orig_mod."): g for n, g in ours.items()}, expected)
 
 
 class Own(nn.Module):
@@ -144,20 +131,8 @@ def test_a_compiled_function_inside_a_block_is_one_graph_and_what_is_around_it_i
         with actzip.compress(min_bytes=0) as session:
             y = torch.relu(block(w))
         assert torch.equal(torch.autograd.grad(y.sum(), w)[0], expected)
-        assert [r.node for r in session.stats().sites if r.codec] == ["ReluBackward0"]
+        assert "ReluBackward0" in [r.node for r in session.stats().sites if r.codec]
     assert counters["stats"]["unique_graphs"] == 1
-
-
-def test_a_compiled_model_says_once_that_it_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actzip.autograd.compiled._said", False)
-    torch._dynamo.reset()
-    model, x = _block(), torch.randn(64, 64)
-    actzip.compress(model)
-    compiled = torch.compile(model, backend="aot_eager")
-    with pytest.warns(actzip.ActzipWarning, match="compiled graphs alone"):
-        compiled(x).sum().backward()
-    torch._dynamo.reset()
-    compiled(x).sum().backward()  # a second warning would fail the test
 
 
 def test_a_model_that_is_scripted_is_let_go() -> None:

@@ -13,10 +13,10 @@ from torch import nn
 from torch.compiler import is_compiling
 from torch.utils.hooks import RemovableHandle
 
-from actzip.autograd.compiled import is_compiled, not_compiled, say_that_it_is_compiled
+from actzip.autograd.compiled import LISTENERS, inside, not_compiled, traced
 from actzip.autograd.failures import Failures
 from actzip.autograd.identity import tensors_in
-from actzip.autograd.module_paths import calls_of, is_call, runs_around
+from actzip.autograd.module_paths import calls_of, is_call, runs_around, runs_compiled
 from actzip.autograd.nesting import begin, end
 from actzip.autograd.watcher import Watcher
 from actzip.torch_private import current_graph_task_id, get_tracing_state
@@ -35,16 +35,17 @@ def _inert(*_: object) -> None:
 class _Hook:
     """A module hook whose copies do nothing: a deepcopy must not report to the original."""
 
-    def __init__(self, attachment: Attachment, act: Callable[..., None], tells: bool = False):
+    def __init__(self, attachment: Attachment, act: Callable[..., None], key: str = ""):
         self.attachment = attachment
         self.act = act
-        self.tells = tells  #: says so when the module runs compiled
+        self.key = key  #: of the session, for what is compiled; "": does not tell
+        self.eval_mode = attachment.eval_mode
 
     @not_compiled
     def __call__(self, module: nn.Module, *args: Any) -> None:
-        if is_compiling():  # what Dynamo traces is left alone, and must not break the graph
-            if self.tells:
-                say_that_it_is_compiled()
+        if is_compiling():  # Dynamo traces this: nothing of it may be in the graph
+            if self.key and (module.training or self.eval_mode):
+                traced(self.key)
             return
         self.act(module, *args)
 
@@ -100,8 +101,11 @@ class _Call:
         self.watcher = watcher
         self.module = module
         self._leave = leave
-        if watcher is not None and not is_compiled(module):
-            begin(watcher)
+        if watcher is not None:
+            compiled = runs_compiled(module)
+            begin(watcher, sees=not compiled)
+            if compiled and (listener := LISTENERS.get(watcher.key)) is not None:
+                listener.entered()
 
     def end(self) -> None:
         if self.watcher is not None:
@@ -124,17 +128,25 @@ class Attachment:
     `training_step` calls `self.net(x)`, or somebody calls `model.forward(x)`) is watched as well.
     """
 
-    def __init__(self, model: nn.Module, watch: Watch, failures: Failures, eval_mode: bool = False):
+    def __init__(
+        self,
+        model: nn.Module,
+        watch: Watch,
+        failures: Failures,
+        eval_mode: bool = False,
+        key: str = "",
+    ):
+        model = inside(model)
         self._watch = watch
         self._failures = failures
-        self._eval_mode = eval_mode
+        self.eval_mode = eval_mode
         self._told_of_eval = eval_mode
         self._local = threading.local()
         children = list(_callable_children(model))
         self._handles = [
-            model.register_forward_pre_hook(_Hook(self, self._enter, tells=True)),
+            model.register_forward_pre_hook(_Hook(self, self._enter, key)),
             model.register_forward_hook(_Hook(self, self._exit), always_call=True),
-            *(c.register_forward_pre_hook(_Hook(self, self._enter_child)) for c in children),
+            *(c.register_forward_pre_hook(_Hook(self, self._enter_child, key)) for c in children),
         ]
         self._modules = [weakref.ref(module) for module in (model, *children)]
         for module in (model, *children):
@@ -165,7 +177,7 @@ class Attachment:
         """A watcher for this call; None when there is nothing to watch, or one is at it."""
         idle = any(call.watcher is not None for call in self._calls)
         idle = idle or not torch.is_grad_enabled() or get_tracing_state() is not None
-        if idle or not (module.training or self._eval_mode):
+        if idle or not (module.training or self.eval_mode):
             return None
         try:
             return self._watch(module)

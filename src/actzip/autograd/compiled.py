@@ -1,23 +1,23 @@
-"""What torch.compile traces is left alone.
+"""What torch.compile traces: nothing of ours gets into the graph, but Dynamo is told whose it is.
 
-A compiled graph saves its tensors in one node (`CompiledFunctionBackward`) that is met by the next
-op; no rule knows them, so they are kept exactly and counted by that name. Dynamo traces the hooks
-of a compiled module and the watcher's own function: both ask `is_compiling` first and then do
-nothing, so that the graph is the one without actzip and has no break.
+Dynamo traces the hooks of a compiled module and the watcher's own function: both ask `is_compiling`
+first and then only tell, by `traced`, the key of their session. Nothing of that is in the graph,
+which has no break; and because both read the key from an object, Dynamo guards on it: what was
+compiled without a session, or for another one, is compiled anew. What becomes of the graph is the
+business of actzip.compiled, which listens.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
 
 from actzip.torch_private import CodeAction, CodeStrategy, set_code_strategy
-from actzip.warning import warn
 
-_said = False
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -30,20 +30,33 @@ def not_compiled(function: _F) -> _F:
     return function
 
 
-def is_compiled(module: nn.Module) -> bool:
+def inside(module: nn.Module) -> nn.Module:
+    """The module that `torch.compile(module)` wraps; any other module itself."""
     # by name: importing torch._dynamo takes seconds, and who compiles has imported it
-    return type(module).__name__ == "OptimizedModule"
+    while type(module).__name__ == "OptimizedModule":
+        module = cast(nn.Module, module._orig_mod)
+    return module
 
 
-def say_that_it_is_compiled() -> None:
-    """Once in a process. Dynamo calls this while it traces, see below, and keeps nothing of it."""
-    global _said
-    if not _said and not _is_exporting():
-        _said = True
-        warn(
-            "this model runs compiled, and actzip leaves compiled graphs alone: what they save is "
-            "kept exactly. Compress it without torch.compile, or compile other parts of the model"
-        )
+#: Who listens, by the key of a session.
+LISTENERS: weakref.WeakValueDictionary[str, Listener] = weakref.WeakValueDictionary()
+
+
+class Listener:
+    """Is told that a graph is being traced inside a session."""
+
+    def traced(self) -> None:
+        """Dynamo traces code that runs in the session."""
+
+    def entered(self) -> None:
+        """A compiled module of the session is called, and may be compiled now."""
+
+
+def traced(key: str) -> None:
+    """Dynamo calls this while it traces, see below, and keeps nothing of it."""
+    listener = LISTENERS.get(key)
+    if listener is not None and not _is_exporting():
+        listener.traced()
 
 
 def _is_exporting() -> bool:
@@ -51,4 +64,4 @@ def _is_exporting() -> bool:
 
 
 # as torch.compiler.assume_constant_result does, which imports Dynamo
-say_that_it_is_compiled._dynamo_marked_constant = True  # type: ignore[attr-defined]
+traced._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -24,6 +24,7 @@ from actzip.autograd.ledger import Row, Stats
 from actzip.autograd.module_paths import Paths
 from actzip.autograd.observe import Observer
 from actzip.autograd.recipe import Reader, unpack
+from actzip.autograd.seeds import seed_at
 from actzip.autograd.sliced_tensor import parts_of, read
 from actzip.autograd.slots import Rule
 from actzip.autograd.slots.derivations import derives
@@ -33,6 +34,7 @@ from actzip.methods.base import Derives, Policy, Role, site
 from actzip.torch_private import DisableTorchFunction, set_grad_enabled
 
 _RAW = "_raw_saved_"
+COMPILED = "CompiledFunctionBackward"  #: the node of a compiled graph
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class ForwardPass:
         self.gave_way = False  #: to another session, for a part of the pass
         self._running = True
         self._args: object = ()  # of the call that made the node being visited
+        self._packed_graphs = 0  # compiled, and run since their node was met
+        self._graphs = 0  # compiled, all
         self._readers: dict[str, Reader] = {}  # of its values in a lossy code
         self._plans: dict[type, list[tuple[str, str, Rule | None]]] = {}
         self._occurrences: dict[tuple[str, str, str], int] = {}
@@ -86,6 +90,11 @@ class ForwardPass:
     @property
     def root(self) -> nn.Module | None:
         return None if self._root is None else self._root()
+
+    @property
+    def policy(self) -> Policy:
+        """The method at work in this pass."""
+        return self._settings.policy
 
     @property
     def defers(self) -> bool:
@@ -115,6 +124,10 @@ class ForwardPass:
         """Look at the saved tensors of a node that an op with these arguments just made."""
         kind = type(node)
         plan = self._plans.get(kind)
+        if self._packed_graphs and kind.__name__ == COMPILED:  # what it saves is packed and counted
+            self._packed_graphs -= 1
+            self._plans.setdefault(kind, [])
+            return
         if plan is None:
             plan = self._plans[kind] = [
                 (slot, _RAW + slot, slots.rule(kind.__name__, slot))
@@ -139,6 +152,21 @@ class ForwardPass:
         if self._readers and self._settings.observer is not None:
             self._settings.observer.watch(node, self._readers)
         self._readers = {}
+
+    def compiled(self) -> tuple[str, int]:
+        """A compiled graph runs, and packs what it saves by itself: where, and the seed for it."""
+        self._packed_graphs += 1
+        self._graphs += 1
+        path = self._settings.paths.inside(self.root)
+        return path, seed_at(self._settings.seed, -self._graphs)
+
+    def add(self, row: Row) -> None:
+        """Something that a compiled graph saves."""
+        self._rows.append(row)
+
+    def add_small(self, nbytes: int) -> None:
+        """The same of a tensor below the threshold."""
+        self._small[-1 - len(self._small)] = nbytes  # a name that no storage has
 
     def made(self, node: Any, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
         """A call that made this one node gave `out`: if it was cheap, it can be made again."""

@@ -13,6 +13,7 @@ from types import FrameType
 from torch import nn
 
 _CALL = nn.Module._call_impl.__code__
+_COMPILES = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
 
 
 def is_call(frame: FrameType) -> bool:
@@ -61,6 +62,14 @@ class Paths:
             return None
         return self._name(root, module)
 
+    def inside(self, root: nn.Module | None) -> str:
+        """The path of the innermost module that belongs to the root; graphs are modules too."""
+        modules = _modules(sys._getframe(1))
+        if root is None:
+            root = modules[-1] if modules else None
+        names = [] if root is None else [self._name(root, module) for module in modules]
+        return next((name for name in names if not name.startswith("<")), "")
+
     def _runs(self, root: nn.Module, frame: FrameType | None) -> bool:
         """Whether this frame or one outside of it is a call of `root`.
 
@@ -82,6 +91,20 @@ class Paths:
             names.setdefault(id(module), f"<{type(module).__name__}>")
             self._names[root] = names
         return names[id(module)]
+
+
+def runs_compiled(module: nn.Module) -> bool:
+    """Whether this call of the module, the innermost one, is one of `torch.compile`'s."""
+    if getattr(module, "_compiled_call_impl", None) is not None:
+        return True
+    frame = _call(sys._getframe(1))
+    for _ in range(4):
+        if frame is None:
+            return False
+        if frame.f_code.co_filename.endswith(_COMPILES):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def runs_around(module: nn.Module) -> bool:

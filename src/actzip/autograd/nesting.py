@@ -7,25 +7,46 @@ where they were: a mode of the user's that was entered after them must still lea
 
 from __future__ import annotations
 
+import threading
+
 from torch.overrides import TorchFunctionMode
 
 from actzip.autograd.watcher import Watcher
 from actzip.torch_private import current_mode, mode_stack, pop_mode, push_mode
 
+_local = threading.local()
 
-def begin(watcher: Watcher) -> None:
-    """The watcher sees each op of this thread from now on; the ones at work wait."""
+
+def at_work() -> list[Watcher]:
+    """This thread's watchers that began and did not end, outermost first. (The mode stack does not
+    tell: it is empty while a compiled graph runs.)"""
+    if not hasattr(_local, "watchers"):
+        _local.watchers = []
+    watchers: list[Watcher] = _local.watchers
+    return watchers
+
+
+def begin(watcher: Watcher, sees: bool = True) -> None:
+    """The watcher sees each op of this thread from now on; the ones at work wait.
+
+    sees  False: what runs is compiled. Dynamo would trace the watcher with each op, and cannot with
+          some (`Tensor.unflatten`); nodes that are not of compiled graphs are met at the end
+    """
+    at_work().append(watcher)
     stack = enumerate(mode_stack())
     watcher.around = [(place, mode) for place, mode in stack if isinstance(mode, Watcher)]
     for _, other in watcher.around:
         drop(other)
         other.pause()
-    push(watcher)
+    if sees:
+        push(watcher)
 
 
 def end(watcher: Watcher) -> None:
     """It sees no more ops; those that waited for it go on."""
     drop(watcher)
+    if watcher in at_work():
+        at_work().remove(watcher)
     watcher.ended = True
     for place, other in watcher.around:
         if not other.ended:  # after an interrupt those around may have gone first

@@ -10,7 +10,12 @@ _BITS = (1 << 64) - 1
 
 def seeds(start: int) -> Iterator[int]:
     """Unrelated numbers for neighbouring starts (session and step) and draws: splitmix64."""
-    return (_mix(start + draw * 0x9E3779B97F4A7C15) for draw in count(1))
+    return (seed_at(start, draw) for draw in count(1))
+
+
+def seed_at(start: int, draw: int) -> int:
+    """One of them: draws count from 1."""
+    return _mix(start + draw * 0x9E3779B97F4A7C15)
 
 
 def _mix(z: int) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 from torch.overrides import TorchFunctionMode
 
-from actzip.autograd.compiled import not_compiled
+from actzip.autograd.compiled import not_compiled, traced
 from actzip.autograd.forward_pass import ForwardPass
 from actzip.autograd.identity import node_of, tensors_in
 from actzip.autograd.slots.derivations import drops
@@ -61,8 +61,14 @@ class Watcher(TorchFunctionMode):
     they make are walked through, because there may be ours beyond, and not visited.
     """
 
-    def __init__(self, begin: Callable[[], ForwardPass], finished: Callable[[ForwardPass], None]):
+    def __init__(
+        self,
+        begin: Callable[[], ForwardPass],
+        finished: Callable[[ForwardPass], None],
+        key: str = "",
+    ):
         super().__init__()
+        self.key = key  #: of the session, for what is compiled
         self._begin = begin
         self._finished = finished
         self.around: list[tuple[int, Watcher]] = []  #: wait for this one: places on the mode stack
@@ -99,6 +105,7 @@ class Watcher(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if is_compiling():  # Dynamo traces this function: it must find nothing of ours
+            traced(self.key)
             return func(*args, **(kwargs or {}))
         self._before(func, args)
         out = func(*args, **kwargs) if kwargs else func(*args)

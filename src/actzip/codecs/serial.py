@@ -9,6 +9,7 @@ little-endian. Data follows as the codec wrote it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import struct
 import zlib
@@ -76,6 +77,23 @@ def from_bytes(raw: bytes) -> Payload:
     if why := fault(payload):
         raise PayloadError(f"the head of the payload makes no sense: {why}")
     return payload
+
+
+def to_words(codec: Codec) -> bytes:
+    """A codec and its options in words, as they stand in the head of a payload's bytes."""
+    return json.dumps(_named(codec), separators=(",", ":")).encode()
+
+
+@functools.lru_cache(maxsize=4096)
+def from_words(text: str | bytes) -> Codec:
+    """The codec that `to_words` wrote."""
+    try:
+        said = json.loads(text)
+        return _codec(said["codec"], said["options"])
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, PayloadError):
+            raise
+        raise PayloadError(f"{text!r} names no codec: {error!r}") from error
 
 
 def _head(text: bytes) -> dict[str, Any]:

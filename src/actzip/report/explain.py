@@ -43,9 +43,9 @@ def nothing(stats: Stats, min_bytes: int, *, blind: bool) -> str | None:
         return None  # the method keeps such tensors exactly, or backward must have them so
     if stats.sites and all(row.node == "CompiledFunctionBackward" for row in stats.sites):
         return (
-            "actzip compressed nothing in this forward pass: the model runs compiled, and what "
-            "compiled graphs save (CompiledFunctionBackward) is kept exactly. Train it without "
-            "torch.compile, or compile other parts of it"
+            "actzip compressed nothing in this forward pass: it ran in compiled graphs that were "
+            "left as they are; a warning said why when they were compiled, and docs/compile.md "
+            "says what is taken and what is not"
         )
     return "actzip compressed nothing in this forward pass: " + "; ".join(
         sorted(reasons | set(stats.unseen))

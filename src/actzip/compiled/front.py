@@ -1,0 +1,132 @@
+"""A session's second front end: what is compiled inside the session.
+
+The watcher sees ops; of a compiled graph there is nothing to see. So the graph itself is changed
+when it is compiled (`wish`, rewrite.py), and its ops tell the session what they do when it runs
+(`begin`, `codec`, `packed`): the pass that runs in this thread gets the rows, or a pass is begun.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from actzip.autograd import nesting
+from actzip.autograd.compiled import LISTENERS
+from actzip.autograd.failures import Failures
+from actzip.autograd.forward_pass import ForwardPass
+from actzip.autograd.ledger import Fate, Row
+from actzip.codecs.base import Codec
+from actzip.codecs.keep import Keep
+from actzip.codecs.mask import BitMask
+from actzip.compiled import installation, ops
+from actzip.compiled.rewrite import Wish, site_of
+from actzip.methods.base import Policy
+
+
+class _Run:
+    """A graph that runs: its pass, where it is in the model, and how many tensors are to come."""
+
+    def __init__(self, trace: ForwardPass, path: str, packs: int, own: bool):
+        self.trace, self.path, self.packs, self.own = trace, path, packs, own
+
+
+class Front(ops.Hearer):
+    """What a session has to do with compiled graphs."""
+
+    def __init__(
+        self,
+        key: str,
+        policy: Callable[[], Policy],
+        min_bytes: int,
+        root: Callable[[], nn.Module | None],
+        begin: Callable[[nn.Module | None], ForwardPass],
+        finish: Callable[[ForwardPass], None],
+        failures: Failures,
+    ):
+        self.key = key
+        self.failures = failures
+        self.graphs = False  #: whether something was compiled inside the session
+        self._policy, self._min_bytes, self._root = policy, min_bytes, root
+        self._begin, self._finish = begin, finish
+        self._local = threading.local()
+        LISTENERS[key] = self
+
+    def remove(self) -> None:
+        """The session is over: its graphs run on without it."""
+        LISTENERS.pop(self.key, None)
+        installation.removed(self)
+
+    # -- a graph is compiled ---------------------------------------------------------------
+
+    def traced(self) -> None:
+        installation.traced(self)
+
+    def entered(self) -> None:
+        installation.prepare(self)
+
+    def wish(self) -> Wish:
+        root = self._root()
+        kind = None if root is None else type(root)
+        return Wish(self.key, self._policy(), self._min_bytes, kind)
+
+    # -- a graph runs ----------------------------------------------------------------------
+
+    def begin(self, graph: dict[str, Any]) -> int:
+        try:
+            return self._open(graph)
+        except Exception as error:
+            if not self.failures.contain(error):
+                raise
+            return 0
+
+    def _open(self, graph: dict[str, Any]) -> int:
+        running = [w for w in nesting.at_work() if w.key == self.key]
+        trace = running[-1].forward_pass if running else self._begin(self._root())
+        path, seed = trace.compiled()
+        path = ".".join(part for part in path.split(".") if part and part != "_orig_mod")
+        run = _Run(trace, path, int(graph["packs"]), not running)
+        for said in graph["left"]:
+            if said.get("small"):
+                trace.add_small(int(said["bytes"]))
+            else:
+                nbytes = int(said["bytes"])
+                where, why = site_of(said, path), said["reason"]
+                trace.add(Row(where, nbytes, Fate.LEFT, nbytes, reason=why))
+        self._local.run = run
+        self._count(run, 0)
+        return seed
+
+    def _count(self, run: _Run, packs: int) -> None:
+        run.packs -= packs
+        if run.packs == 0 and run.own:
+            run.trace.close()
+            self._finish(run.trace)
+
+    def codec(self, site: dict[str, Any], x: Tensor) -> Codec:
+        try:
+            run: _Run | None = getattr(self._local, "run", None)
+            policy = self._policy() if run is None else run.trace.policy
+            found = policy.codec(site_of(site, run.path if run else ""), x)
+        except Exception as error:
+            if not self.failures.contain(error):
+                raise
+            return Keep()
+        return found or Keep()
+
+    def packed(
+        self, site: dict[str, Any], number: int, x: Tensor, codec: Codec, nbytes: int
+    ) -> None:
+        run: _Run | None = getattr(self._local, "run", None)
+        if run is None:
+            return
+        row = Row(site_of(site, run.path), x.numel() * x.element_size(), stored_bytes=nbytes)
+        if isinstance(codec, Keep):
+            row.reason = self._policy().reason(row.site)
+        else:
+            row.fate = Fate.BITS if isinstance(codec, BitMask) else Fate.STORED
+            row.codec, row.precision = repr(codec), codec.precision()
+        run.trace.add(row)
+        self._count(run, 1)

@@ -1,0 +1,230 @@
+"""The ops that stand in compiled graphs: a tensor into one row of bytes, and back.
+
+    seed   = actzip::begin(graph)              at the start of the forward graph
+    packed = actzip::pack(x, seed, site, n)    after x's last use in forward
+    x      = actzip::unpack(packed, …)         before its first use in backward
+    mask   = actzip::unpack_mask(packed, …)    where a ReLU's backward asks which values are above 0
+
+A packed tensor says itself how it is to be read: a head of 32 bytes, the codec's bytes, its strides
+and its codec in words, and a ReLU's mask where the code has none. Compilers want to know sizes
+before there are values, and how many bytes some codes take is known only after: what the graph sees
+is a view of `visible` bytes at the start of a storage that has all of them. So precision can change
+in every step without another compilation.
+
+`graph` and `site` are words: they are constants of a compiled graph, which may come from a cache on
+disk, and tell the session that runs (named by `begin`) what is stored.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from actzip.autograd.compiled import LISTENERS, Listener
+from actzip.autograd.seeds import seed_at
+from actzip.codecs import BitMask, Cast, Group, Keep
+from actzip.codecs.base import Codec, Payload, PayloadError, ours
+from actzip.codecs.serial import from_words, to_words
+from actzip.torch_private import DisableTorchFunction
+
+#: lengths of the codec's bytes and of the words behind them, the seed, the length of the mask
+_HEAD = struct.Struct("<QQQQ")
+HEAD = _HEAD.size
+
+_LIBRARY = torch.library.Library("actzip", "DEF")
+_LIBRARY.define("begin(str graph) -> Tensor")
+_LIBRARY.define("pack(Tensor x, Tensor seed, str site, int number) -> Tensor")
+for _name in ("unpack", "unpack_mask"):
+    _LIBRARY.define(
+        f"{_name}(Tensor packed, SymInt[] size, SymInt[] stride, ScalarType dtype) -> Tensor"
+    )
+
+
+class Hearer(Listener):
+    """What a session hears of a compiled graph that runs; without one, what the words say holds."""
+
+    def begin(self, graph: dict[str, Any]) -> int:
+        """A forward pass of the graph begins: the seed of its codes."""
+        return 0
+
+    def codec(self, site: dict[str, Any], x: Tensor) -> Codec:
+        """How to store this tensor, when that is not a constant of the graph."""
+        return Keep()
+
+    def packed(
+        self, site: dict[str, Any], number: int, x: Tensor, codec: Codec, nbytes: int
+    ) -> None:
+        """It was stored."""
+
+
+_NOBODY = Hearer()
+
+
+def _listener(key: str) -> Hearer:
+    found = LISTENERS.get(key)
+    return found if isinstance(found, Hearer) else _NOBODY
+
+
+@functools.lru_cache(maxsize=4096)
+def words(text: str) -> dict[str, Any]:
+    """`graph` and `site` as they are written: JSON."""
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def visible(codec: Codec, shape: Sequence[int], dtype: torch.dtype, signs: bool = False) -> int:
+    """How many bytes of a packed tensor the graph sees: all, where their number is known."""
+    numel = math.prod(shape)
+    if isinstance(codec, BitMask):
+        data = -(-numel // 8)
+    elif isinstance(codec, Cast):
+        data = 2 * numel
+    elif isinstance(codec, Group) and isinstance(codec.bits, int) and not codec.entropy:
+        data = codec._layout(torch.empty(numel, dtype=dtype, device="meta")).offsets[-1]
+    else:
+        return HEAD
+    mask = -(-numel // 8) if signs and not codec.keeps_mask else 0
+    return HEAD + data + 8 * len(shape) + len(to_words(codec)) + mask
+
+
+def _begin(graph: str) -> Tensor:
+    said = words(graph)
+    return torch.tensor([_signed(_listener(said["session"]).begin(said))], dtype=torch.int64)
+
+
+def _pack(x: Tensor, seed: Tensor, site: str, number: int) -> Tensor:
+    said = words(site)
+    listener = _listener(said["session"])
+    with DisableTorchFunction(), torch.no_grad():
+        constant = said.get("codec")
+        codec = from_words(constant) if constant else listener.codec(said, x)
+        # the readers of a ReLU's mask need every bit of it
+        bits = BitMask().encode(x).data if said["signs"] and not codec.keeps_mask else None
+        mask = 0 if bits is None else bits.numel()
+        payload = _encode(codec, x, seed_at(int(seed), number + 1), mask)
+        listener.packed(said, number, x, payload.codec, payload.nbytes + mask)
+        whole = _whole(payload, mask)
+        if bits is not None:
+            whole[-mask:] = bits
+        return whole[: said["visible"]]
+
+
+def _encode(codec: Codec, x: Tensor, seed: int, mask: int) -> Payload:
+    """In memory that has room for what goes around it."""
+    extra = HEAD + 8 * x.dim() + len(to_words(codec)) + mask
+
+    def room(nbytes: int, device: torch.device) -> Tensor:
+        return torch.empty(nbytes + extra, dtype=torch.uint8, device=device)[HEAD : HEAD + nbytes]
+
+    try:
+        return codec.encode(x, seed=seed, allocate=room)
+    except (TypeError, ValueError, RuntimeError):  # it does not fit these values after all
+        return _encode(Keep(), x, seed, mask) if not isinstance(codec, Keep) else codec.encode(x)
+
+
+def _whole(payload: Payload, mask: int) -> Tensor:
+    """All bytes of a packed tensor, the payload's own memory with a head and an end around it."""
+    data = payload.data
+    # its strides: a compiler may lay a tensor out in another way than the graph says
+    text = struct.pack(f"<{len(payload.stride)}q", *payload.stride) + to_words(payload.codec)
+    size = HEAD + data.numel() + len(text) + mask
+    storage = data.untyped_storage()
+    if data.storage_offset() == HEAD and storage.nbytes() == size:
+        whole = torch.empty(0, dtype=torch.uint8, device=data.device).set_(storage)
+    else:  # the codec took more room than it used
+        whole = torch.empty(size, dtype=torch.uint8, device=data.device)
+        whole[HEAD : HEAD + data.numel()] = data
+    whole[:HEAD] = _bytes(_HEAD.pack(data.numel(), len(text), payload.seed, mask))
+    whole[HEAD + data.numel() : size - mask] = _bytes(text)
+    return whole
+
+
+def _bytes(raw: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(raw), dtype=torch.uint8)
+
+
+class _Packed:
+    """What `pack` wrote, read again, and memory for its values."""
+
+    def __init__(self, packed: Tensor, size: list[int], stride: list[int], dtype: torch.dtype):
+        whole = torch.empty(0, dtype=torch.uint8, device=packed.device)
+        whole = whole.set_(packed.untyped_storage())[packed.storage_offset() :]
+        length, said, seed, mask = _HEAD.unpack(bytes(whole[:HEAD].tolist()))
+        at = HEAD + length
+        if whole.numel() < at + said + mask:
+            raise PayloadError(
+                "a tensor that a compiled graph packed was copied without all of its bytes, by a "
+                "hook for saved tensors (save_on_cpu, say); remove the hook or actzip's session"
+            )
+        text = bytes(whole[at : at + said].tolist())
+        strides = struct.unpack_from(f"<{len(size)}q", text)
+        codec = from_words(text[8 * len(size) :])
+        head = tuple(size), strides, dtype, seed
+        self.payload = ours(Payload(codec, *head, whole[HEAD:at]))
+        bits = whole[at + said : at + said + mask]
+        self.bits = ours(Payload(BitMask(), *head, bits)) if mask else None
+        self.out = torch.empty_strided(size, stride, dtype=dtype, device=packed.device)
+
+    def values(self) -> Tensor:
+        payload = self.payload
+        out = payload.codec.decode(payload, self.out)
+        if self.bits is not None and not payload.codec.keeps_zeros:
+            out.mul_(BitMask().decode(self.bits))  # what ReLU made zero is known to be zero
+        return out
+
+    def mask(self) -> Tensor:
+        if self.bits is not None:
+            return BitMask().decode(self.bits, self.out)
+        payload = self.payload
+        is_bits = isinstance(payload.codec, BitMask)
+        read = payload.codec.decode if is_bits else payload.codec.mask
+        return read(payload, self.out)
+
+
+def _unpack(packed: Tensor, size: list[int], stride: list[int], dtype: torch.dtype) -> Tensor:
+    with DisableTorchFunction(), torch.no_grad():
+        return _Packed(packed, size, stride, dtype).values()
+
+
+def _unpack_mask(packed: Tensor, size: list[int], stride: list[int], dtype: torch.dtype) -> Tensor:
+    with DisableTorchFunction(), torch.no_grad():
+        return _Packed(packed, size, stride, dtype).mask()
+
+
+def _signed(seed: int) -> int:
+    seed &= (1 << 64) - 1
+    return seed - (1 << 64) if seed >> 63 else seed
+
+
+for _name, _kernel in (
+    ("begin", _begin),
+    ("pack", _pack),
+    ("unpack", _unpack),
+    ("unpack_mask", _unpack_mask),
+):
+    _LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")
+
+
+def _fake_begin(graph: str) -> Tensor:
+    return torch.empty(1, dtype=torch.int64)
+
+
+def _fake_pack(x: Tensor, seed: Tensor, site: str, number: int) -> Tensor:
+    return torch.empty(words(site)["visible"], dtype=torch.uint8, device=x.device)
+
+
+def _fake_unpack(packed: Tensor, size: Any, stride: Any, dtype: torch.dtype) -> Tensor:
+    return torch.empty_strided(size, stride, dtype=dtype, device=packed.device)
+
+
+torch.library.register_fake("actzip::begin", _fake_begin)
+torch.library.register_fake("actzip::pack", _fake_pack)
+torch.library.register_fake("actzip::unpack", _fake_unpack)
+torch.library.register_fake("actzip::unpack_mask", _fake_unpack)

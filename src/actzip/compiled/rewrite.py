@@ -1,0 +1,391 @@
+"""Puts the ops into a partitioned graph: what forward saves is packed, backward unpacks it.
+
+The partitioner has split the joint graph: forward returns the user's outputs and then everything
+that it saves, and backward has a placeholder of the same name for each. A saved tensor is packed
+after its last use in forward and unpacked before its first use in backward. Left as they are:
+parameters and what is made of them alone, inputs and outputs of the graph, constants, numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from actzip.autograd import slots
+from actzip.codecs import BitMask, Index
+from actzip.codecs.base import Codec
+from actzip.codecs.serial import to_words
+from actzip.compiled import names, ops
+from actzip.compiled.effect import Effect, effect, hint
+from actzip.compiled.symbols import Symbols
+from actzip.methods.base import Policy, Role, Site, Stateless, site
+
+_FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_SAME = frozenset(("alias", "detach"))
+_VIEWS = frozenset(
+    [
+        "alias",
+        "detach",
+        "view",
+        "_unsafe_view",
+        "permute",
+        "transpose",
+        "t",
+        "expand",
+        "squeeze",
+        "unsqueeze",
+        "slice",
+        "select",
+        "as_strided",
+        "reshape",
+        "split_with_sizes",
+        "split",
+    ]
+)
+_NOISE = ("rand", "dropout", "bernoulli", "normal", "philox", "rng")
+
+
+@dataclass
+class Saved:
+    """One tensor that the forward graph saves, and what becomes of it."""
+
+    place: int  #: among the forward graph's outputs
+    node: Node  #: in forward
+    home: Node  #: its placeholder in backward
+    effect: Effect = field(default_factory=lambda: Effect(Role.EXACT))
+    site: dict[str, Any] = field(default_factory=dict)
+    packs: bool = False
+    reason: str = ""
+
+    @property
+    def val(self) -> Tensor:
+        val: Tensor = self.node.meta["val"]
+        return val
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a session wants of a graph."""
+
+    key: str
+    policy: Policy
+    min_bytes: int
+    root: type | None  #: the class of the session's model
+
+
+def rewrite(fw: GraphModule, bw: GraphModule, outputs: int, static: list[int], wish: Wish) -> None:
+    """Pack what these graphs save; `outputs` of forward's are the user's."""
+    plan = _Plan(fw, bw, outputs, static, wish)
+    for saved in plan.saved:
+        plan.decide(saved)
+    plan.carry_out()
+
+
+class _Plan:
+    def __init__(self, fw: GraphModule, bw: GraphModule, first: int, static: list[int], wish: Wish):
+        self.fw, self.bw, self.first, self.wish = fw, bw, first, wish
+        (self.out,) = fw.graph.find_nodes(op="output")
+        self.outputs: list[Any] = list(self.out.args[0])
+        inputs = fw.graph.find_nodes(op="placeholder")
+        self.static = {inputs[i] for i in static if i < len(inputs)}
+        self.active = _active(fw, self.static)
+        self.held = {_root(o) for o in self.outputs[:first] if isinstance(o, Node)}
+        self.homes = {n.name: n for n in bw.graph.find_nodes(op="placeholder")}
+        self.occurrences: Counter[tuple[str, str, str]] = Counter()
+        self.left: list[dict[str, Any]] = []
+        self._merge()
+        self.saved = list(self._find())
+
+    def _find(self) -> list[Saved]:
+        found = []
+        for place in range(self.first, len(self.outputs)):
+            node = self.outputs[place]
+            home = self.homes.get(node.name) if isinstance(node, Node) else None
+            if home is None or not isinstance(node.meta.get("val"), Tensor):
+                continue
+            if type(node.meta["val"]).__name__ == "FakeTensor" and node not in self.static:
+                found.append(Saved(place, node, home))
+        return found
+
+    def _merge(self) -> None:
+        """One tensor under several names (`detach`) is saved once."""
+        firsts: dict[Node, Node] = {}
+        gone = []
+        for place in range(self.first, len(self.outputs)):
+            node = self.outputs[place]
+            if not isinstance(node, Node) or not isinstance(node.meta.get("val"), Tensor):
+                continue
+            origin = node
+            while names.function(origin.target) in _SAME and isinstance(origin.args[0], Node):
+                origin = origin.args[0]
+            first = firsts.setdefault(origin, node)
+            here, there = self.homes.get(node.name), self.homes.get(first.name)
+            if first is not node and here is not None and there is not None:
+                here.replace_all_uses_with(there)
+                self.bw.graph.erase_node(here)
+                gone.append(place)
+        for place in reversed(gone):
+            del self.outputs[place]
+
+    # -- what becomes of a tensor ----------------------------------------------------------
+
+    def decide(self, saved: Saved) -> None:
+        node, val = saved.node, saved.val
+        nbytes = hint(val.numel()) * val.element_size()
+        if nbytes < self.wish.min_bytes:
+            self.left.append({"bytes": nbytes, "small": True})
+            return
+        if node.op != "placeholder" and node not in self.active:
+            return  # a weight in another dtype, or a constant
+        relu = names.function(_same(node).target) == "relu"
+        saved.effect = effect(saved.home, relu)
+        self._name(saved, relu)
+        saved.reason = self._untouchable(saved) or self._choose(saved)
+        if saved.reason:
+            self.left.append({**saved.site, "bytes": nbytes, "reason": saved.reason})
+        else:
+            saved.packs = True
+
+    def _name(self, saved: Saved, relu: bool) -> None:
+        found, role = saved.effect, saved.effect.role
+        if not saved.val.dtype.is_floating_point:
+            role = Role.MASK if saved.val.dtype is torch.bool else Role.INDEX
+        module = module_path(found.reader, self.wish.root) or module_path(
+            saved.node, self.wish.root
+        )
+        where = (module, found.node or "Unused", found.slot)
+        saved.site = {
+            "session": self.wish.key,
+            "module": module,
+            "node": where[1],
+            "slot": found.slot,
+            "occurrence": self.occurrences[where],
+            "role": role.value,
+            "relu": relu,
+            "signs": bool(found.signs),
+            "maker": names.node_name(_root(saved.node).target),
+        }
+        self.occurrences[where] += 1
+
+    def _untouchable(self, saved: Saved) -> str:
+        node, val = saved.node, saved.val
+        if node.op == "placeholder":
+            return "an input of the compiled graph: whoever made it holds it"
+        if _root(node) in self.held:
+            return "an output of the compiled graph: it lives anyway"
+        if _root(node).op == "placeholder":
+            return "a view of an input of the compiled graph"
+        if node.meta.get("saved_tensor_with_no_vc_check", False):
+            return "kept on a Function's context, which the graph passes on as it is"
+        if val.layout != torch.strided or _shares(val):
+            return "elements that share memory cannot be written back"
+        if (val.dtype not in _FLOATS and val.dtype.is_floating_point) or val.dtype.is_complex:
+            return f"no codec stores {val.dtype}"
+        return ""
+
+    def _choose(self, saved: Saved) -> str:
+        """The codec, in words, or the reason why there is none."""
+        role, visible = Role(saved.site["role"]), None
+        codec: Codec | None = None
+        if role is Role.MASK:
+            codec = BitMask()
+        elif role is Role.INDEX:
+            codec = Index()
+        elif role in (Role.LINEAR, Role.NONLINEAR):
+            if isinstance(self.wish.policy, Stateless):
+                here = site_of(saved.site, "")
+                codec = self.wish.policy.codec(here, saved.val)
+                if codec is None:
+                    return self.wish.policy.reason(here)
+            else:
+                visible = ops.HEAD
+        elif role is Role.GEOMETRY:
+            codec = BitMask()
+        elif role is Role.SMALL:
+            return "statistics of a norm or a softmax stay as they are"
+        else:
+            return f"no rule for {saved.effect.why or saved.effect.node}: kept exactly"
+        static = all(isinstance(n, int) for n in (*saved.val.shape, *saved.val.stride()))
+        if visible is None:
+            visible = ops.HEAD
+            if static and codec is not None:
+                signs = bool(saved.effect.signs)
+                visible = ops.visible(codec, saved.val.shape, saved.val.dtype, signs)
+        saved.site["codec"] = "" if codec is None else to_words(codec).decode()
+        saved.site["visible"] = visible
+        return ""
+
+    # -- carrying it out -------------------------------------------------------------------
+
+    def carry_out(self) -> None:
+        chosen = [saved for saved in self.saved if saved.packs]
+        symbols = Symbols(self.bw, {saved.home for saved in chosen})
+        chosen = [s for s in chosen if self._is_expressible(s, symbols)]
+        if not chosen and not self.left:
+            return
+        fake = next(s.val for s in self.saved).fake_mode  # type: ignore[attr-defined]
+        order = {node: i for i, node in enumerate(self.fw.graph.nodes)}
+        graph = {"session": self.wish.key, "packs": len(chosen), "left": self.left}
+        with fake:
+            seed = self._begin(json.dumps(graph))
+            for number, saved in enumerate(chosen):
+                self._pack(saved, seed, number, order)
+                self._unpack(saved, symbols)
+            if not chosen:
+                self._keep_alive(seed)
+        self.out.args = (tuple(self.outputs),)
+        for module in (self.fw, self.bw):
+            module.graph.lint()
+            module.recompile()
+
+    def _is_expressible(self, saved: Saved, symbols: Symbols) -> bool:
+        sizes = (*saved.val.shape, *saved.val.stride())
+        if symbols.can(sizes):
+            return True
+        nbytes = hint(saved.val.numel()) * saved.val.element_size()
+        why = "backward has no number for its dynamic size"
+        self.left.append({**saved.site, "bytes": nbytes, "reason": why})
+        return False
+
+    def _begin(self, graph: str) -> Node:
+        inputs = self.fw.graph.find_nodes(op="placeholder")
+        first = next(n for n in self.fw.graph.nodes if n.op != "placeholder")
+        assert inputs
+        with self.fw.graph.inserting_before(first):
+            return _call(self.fw, torch.ops.actzip.begin.default, (graph,))
+
+    def _keep_alive(self, seed: Node) -> None:
+        """Nothing is packed, and compilers drop an op without a reader: its number is saved."""
+        place, home = next((s.place, s.home) for s in self.saved)
+        self.outputs.insert(place, seed)
+        with self.bw.graph.inserting_before(home):
+            unused = self.bw.graph.placeholder("actzip_seed")
+        unused.meta["val"] = seed.meta["val"]
+
+    def _pack(self, saved: Saved, seed: Node, number: int, order: dict[Node, int]) -> None:
+        users = [u for u in saved.node.users if u.op != "output" and u in order]
+        last = max([saved.node, *users], key=order.__getitem__)
+        if order[last] < order[seed.next]:
+            last = seed
+        with self.fw.graph.inserting_after(last):
+            args = (saved.node, seed, json.dumps(saved.site), number)
+            packed = _call(self.fw, torch.ops.actzip.pack.default, args)
+        self.outputs[saved.place] = packed
+        saved.home.meta["val"] = packed.meta["val"]
+        saved.home.meta.pop("tensor_meta", None)
+
+    def _unpack(self, saved: Saved, symbols: Symbols) -> None:
+        home, val = saved.home, saved.val
+        readers = list(home.users)
+        signs = set(saved.effect.signs)
+        seen = _mask_side(home, signs) if signs else set()
+        for op, mine in (
+            (torch.ops.actzip.unpack_mask.default, [u for u in readers if u in seen]),
+            (torch.ops.actzip.unpack.default, [u for u in readers if u not in seen]),
+        ):
+            if not mine:
+                continue
+            first = next(n for n in self.bw.graph.nodes if n in set(mine))
+            with self.bw.graph.inserting_before(first):
+                size = [symbols.node(n) for n in val.shape]
+                stride = [symbols.node(n) for n in val.stride()]
+                back = _call(self.bw, op, (home, size, stride, val.dtype), val)
+            for user in mine:
+                user.replace_input_with(home, back)
+
+
+def _call(module: GraphModule, op: Any, args: tuple[Any, ...], val: Any = None) -> Node:
+    node = module.graph.call_function(op, args)
+    if val is None:
+        val = op(*(a.meta["val"] if isinstance(a, Node) else a for a in args))
+    node.meta["val"] = val
+    return node
+
+
+def _mask_side(home: Node, signs: set[Node]) -> set[Node]:
+    """Direct readers behind which there is nothing but questions for the sign."""
+
+    def only(node: Node) -> bool:
+        if node in signs:
+            return True
+        views = names.function(node.target) in _VIEWS and bool(node.users)
+        return views and all(only(user) for user in node.users)
+
+    return {user for user in home.users if only(user)}
+
+
+def _active(fw: GraphModule, static: set[Node]) -> set[Node]:
+    """What depends on the batch or on chance."""
+    found: set[Node] = set()
+    for node in fw.graph.nodes:
+        chance = any(word in names.function(node.target) for word in _NOISE)
+        is_input = node.op == "placeholder" and node not in static
+        if is_input or chance or any(a in found for a in node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def _same(node: Node) -> Node:
+    """The tensor itself, whatever it is called and shaped now."""
+    same = ("alias", "detach", "view", "_unsafe_view", "reshape")
+    while names.function(node.target) in same and isinstance(node.args[0], Node):
+        node = node.args[0]
+    return node
+
+
+def _root(node: Node) -> Node:
+    """Whose memory it is."""
+    while node.op == "call_function":
+        name = names.function(node.target)
+        source = node.args[0] if node.args else None
+        if name in _VIEWS and isinstance(source, Node):
+            node = source
+        elif getattr(node.target, "__name__", "") == "getitem" and isinstance(source, Node):
+            if names.function(source.target) not in _VIEWS:
+                break
+            node = source
+        else:
+            break
+    return node
+
+
+def _shares(val: Tensor) -> bool:
+    sizes = zip(val.shape, val.stride(), strict=True)
+    return any(hint(stride) == 0 and hint(size) > 1 for size, stride in sizes)
+
+
+def site_of(said: dict[str, Any], prefix: str) -> Site:
+    """A site as its words say; `prefix` is the path of the module whose code was compiled."""
+    module = ".".join(part for part in (prefix, said["module"]) if part)
+    maker = slots.op(said["maker"])
+    relu = bool(said["relu"])
+    where = (module, said["node"], said["slot"], int(said["occurrence"]))
+    return site(*where, Role(said["role"]), relu, slots.op(said["node"]), maker)
+
+
+def module_path(node: Node | None, root: type | None) -> str:
+    """The module that ran the op, from the session's model on if it is in the graph."""
+    meta = {} if node is None else node.meta
+    stack = meta.get("fwd_nn_module_stack") or meta.get("nn_module_stack") or {}
+    entries = [(str(e[0]), e[1]) for e in stack.values() if isinstance(e, tuple)]
+    if not entries:
+        return ""
+    path = _path(entries[-1][0])
+    for name, kind in entries:
+        if root is not None and (kind is root or kind == f"{root.__module__}.{root.__qualname__}"):
+            return path.removeprefix(_path(name)).strip(".")
+    return path
+
+
+def _path(name: str) -> str:
+    name = re.sub(r"^\w+\['[^']*'\]", "", name)
+    name = re.sub(r"\._modules\['([^']+)'\]", r".\1", name)
+    name = re.sub(r"\['?(\w+)'?\]", r".\1", name)
+    return name.replace("_orig_mod", "").replace("..", ".").strip(".")
