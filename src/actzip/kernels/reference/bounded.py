@@ -91,7 +91,7 @@ def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
 
 def _parts(layout: BoundedLayout) -> Iterator[BoundedLayout]:
     """The layouts of a few chunks at a time."""
-    step = max(1, elements(layout.n, layout.itemsize) // 4 // CHUNK) * CHUNK
+    step = max(1, elements(layout.n, layout.itemsize) // 2 // CHUNK) * CHUNK
     for first in range(0, layout.n, step):
         yield replace(layout, n=min(step, layout.n - first), first=first)
 

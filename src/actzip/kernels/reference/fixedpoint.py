@@ -95,7 +95,7 @@ def decode(data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor) -> No
 
 
 def _parts(x: Tensor, layout: FixedPointLayout) -> Iterator[_Part]:
-    step = max(1, elements(layout.n, x.element_size()) // 4 // CHUNK)
+    step = max(1, elements(layout.n, x.element_size()) // 2 // CHUNK)
     each = table(layout.bits, torch.int64, x.device)
     for first in range(0, layout.chunks, step):
         last = min(layout.chunks, first + step)
