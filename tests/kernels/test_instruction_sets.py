@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from actzip import kernels
-from actzip.codecs import BitMask, Bounded, Codec, Dual, FixedPoint, Group, Index, Window
+from actzip.codecs import BitMask, Bounded, Codec, Dithered, Dual, FixedPoint, Group, Index, Window
 from actzip.kernels.native import library
 
 BEST = library.set_isa_level(-1)
@@ -53,6 +53,7 @@ def cases() -> list[tuple[Codec, Tensor]]:
         (Bounded(0.01), odd),
         (Bounded(0.01, predict="lorenzo"), maps),
         (Bounded(0.05, entropy=True), long),
+        (Dithered(0.4), long),
         (FixedPoint(4), odd),
         (FixedPoint(5, skip_zeros=True), maps),
     ]

@@ -186,7 +186,7 @@ class Dithered(Codec):
     def _bounded(self) -> Bounded:
         return Bounded(self.error, entropy=True)
 
-    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor | Coded:
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Coded:
         data = x.new_empty(0, dtype=torch.uint8)
 
         def room(nbytes: int) -> Tensor:
@@ -198,17 +198,18 @@ class Dithered(Codec):
         fits = x.numel() >= _SMALL and (x.shape[1] > 1 or len(set(_each(self.origin))) == 1)
         kernel = kernels.of(x, "dithered")
         if fits and kernel.encode(x.view(-1), self._layout(x), seed, room) is not None:
-            data[0] = _CODED
+            form = _CODED
         elif self.origin is None:
             return self._bounded()._encode(x, seed, allocate)
         else:
             room(x.nbytes).copy_(_as_bytes(x))
-            data[0] = _KEPT
-        return data
+            form = _KEPT
+        data[:1] = form
+        return Coded(data, known=(form,))
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
         data = payload.data
-        first = int(data[0]) if data.numel() else _KEPT + 1
+        (first,) = payload.known or (int(data[0]) if data.numel() else _KEPT + 1,)
         if first == _CODED:
             flat = out.view(-1)
             kernels.of(out, "dithered").decode(data[1:], self._layout(out), payload.seed, flat)

@@ -21,7 +21,7 @@ from actzip.autograd import nesting
 from actzip.autograd.compiled import LISTENERS
 from actzip.autograd.failures import is_debugging
 from actzip.compiled.rewrite import rewrite
-from actzip.torch_private import TracingContext, compiler
+from actzip.torch_private import TracingContext, compiler, saved_tensors_hooks
 from actzip.warning import warn
 
 if TYPE_CHECKING:
@@ -110,6 +110,12 @@ def _current() -> list[Front]:
 def _apply(fw: Any, bw: Any, kwargs: dict[str, Any]) -> None:
     """Rewrite the graphs if they belong to a session; on an error they stay as they were."""
     fronts = _current()
+    if fronts and saved_tensors_hooks(True) is not None:
+        _once(
+            "hooks for saved tensors (save_on_cpu, say) are set where a graph is compiled: it is "
+            "left as it is, so that they get the tensors themselves"
+        )
+        return
     if len(fronts) > 1:
         _once(
             "a compiled graph runs in several actzip sessions, and is left as it is; compile the "

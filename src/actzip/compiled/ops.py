@@ -5,7 +5,7 @@
     x      = actzip::unpack(packed, …)         before its first use in backward
     mask   = actzip::unpack_mask(packed, …)    where a ReLU's backward asks which values are above 0
 
-A packed tensor says itself how it is to be read: a head of 32 bytes, the codec's bytes, its strides
+A packed tensor says itself how it is to be read: a head of 40 bytes, the codec's bytes, its strides
 and its codec in words, and a ReLU's mask where the code has none. Compilers want to know sizes
 before there are values, and how many bytes some codes take is known only after: what the graph sees
 is a view of `visible` bytes at the start of a storage that has all of them. So precision can change
@@ -18,6 +18,7 @@ disk, and tell the session that runs (named by `begin`) what is stored.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import struct
@@ -32,11 +33,18 @@ from actzip.autograd.seeds import seed_at
 from actzip.codecs import BitMask, Cast, Group, Keep
 from actzip.codecs.base import Codec, Payload, PayloadError, ours
 from actzip.codecs.serial import from_words, to_words
-from actzip.torch_private import DisableTorchFunction
+from actzip.torch_private import DisableTorchFunction, saved_tensors_hooks
+from actzip.warning import warn
 
-#: lengths of the codec's bytes and of the words behind them, the seed, the length of the mask
-_HEAD = struct.Struct("<QQQQ")
+#: lengths of the codec's bytes and of the words behind them, the seed, the length of the mask, and
+#: a number in `_HELD` or 0
+_HEAD = struct.Struct("<QQQQQ")
 HEAD = _HEAD.size
+
+#: All bytes of what was packed under hooks for saved tensors, which may copy (`save_on_cpu`) and
+#: see a part only. Nobody tells when such a graph is gone: they are held for good.
+_HELD: dict[int, Tensor] = {}
+_NUMBERS = itertools.count(1)
 
 _LIBRARY = torch.library.Library("actzip", "DEF")
 _LIBRARY.define("begin(str graph) -> Tensor")
@@ -113,7 +121,21 @@ def _pack(x: Tensor, seed: Tensor, site: str, number: int) -> Tensor:
         whole = _whole(payload, mask)
         if bits is not None:
             whole[-mask:] = bits
+        if whole.numel() > said["visible"] and saved_tensors_hooks(False) is not None:
+            _hold(whole)
         return whole[: said["visible"]]
+
+
+def _hold(whole: Tensor) -> None:
+    if not _HELD:
+        warn(
+            "hooks for saved tensors (save_on_cpu, say) are set around a graph that was compiled "
+            "without them: what it packs can then not be freed; compile it within the hooks, so "
+            "that it is left as it is, or leave them out"
+        )
+    number = next(_NUMBERS)
+    whole[HEAD - 8 : HEAD] = _bytes(struct.pack("<Q", number))
+    _HELD[number] = whole
 
 
 def _encode(codec: Codec, x: Tensor, seed: int, mask: int) -> Payload:
@@ -141,7 +163,7 @@ def _whole(payload: Payload, mask: int) -> Tensor:
     else:  # the codec took more room than it used
         whole = torch.empty(size, dtype=torch.uint8, device=data.device)
         whole[HEAD : HEAD + data.numel()] = data
-    whole[:HEAD] = _bytes(_HEAD.pack(data.numel(), len(text), payload.seed, mask))
+    whole[:HEAD] = _bytes(_HEAD.pack(data.numel(), len(text), payload.seed, mask, 0))
     whole[HEAD + data.numel() : size - mask] = _bytes(text)
     return whole
 
@@ -156,7 +178,8 @@ class _Packed:
     def __init__(self, packed: Tensor, size: list[int], stride: list[int], dtype: torch.dtype):
         whole = torch.empty(0, dtype=torch.uint8, device=packed.device)
         whole = whole.set_(packed.untyped_storage())[packed.storage_offset() :]
-        length, said, seed, mask = _HEAD.unpack(bytes(whole[:HEAD].tolist()))
+        length, said, seed, mask, held = _HEAD.unpack(bytes(whole[:HEAD].tolist()))
+        whole = _HELD.get(held, whole)
         at = HEAD + length
         if whole.numel() < at + said + mask:
             raise PayloadError(
