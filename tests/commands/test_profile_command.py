@@ -52,7 +52,7 @@ def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--methods", "bf16"], "profile shows plain, lossless, actnn"),
+        (["--methods", "bf16"], "profile shows plain, lossless, auto, actnn"),
         (["--methods", "plain:bits=2"], "no option bits"),
         (["--out", "/dev/null/x.html"], "/dev/null cannot be written"),
         (["--size", "width=0"], "must be a whole number, 1 or more, got 0"),
