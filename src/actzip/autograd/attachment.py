@@ -16,7 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from actzip.autograd.compiled import LISTENERS, inside, not_compiled, traced
 from actzip.autograd.failures import Failures
 from actzip.autograd.identity import tensors_in
-from actzip.autograd.module_paths import calls_of, is_call, runs_around, runs_compiled
+from actzip.autograd.module_paths import call_here, calls_of, is_call, runs_compiled, runs_in
 from actzip.autograd.nesting import begin, end
 from actzip.autograd.watcher import Watcher
 from actzip.torch_private import current_graph_task_id, get_tracing_state
@@ -100,6 +100,7 @@ class _Call:
     ):
         self.watcher = watcher
         self.module = module
+        self.number = call_here()
         self._leave = leave
         if watcher is not None:
             compiled = runs_compiled(module)
@@ -164,9 +165,9 @@ class Attachment:
     @property
     def _calls(self) -> list[_Call]:
         """This thread's running calls of the model, outermost first."""
-        if not hasattr(self._local, "calls"):
-            self._local.calls = []
-        calls: list[_Call] = self._local.calls
+        calls: list[_Call] | None = self._local.__dict__.get("calls")
+        if calls is None:
+            calls = self._local.calls = []
         return calls
 
     def _enter(self, module: nn.Module, args: object) -> None:
@@ -196,10 +197,11 @@ class Attachment:
                 self._tell_of_eval(output)
 
     def _enter_child(self, child: nn.Module, args: object) -> None:
+        for call in reversed(self._calls):
+            if runs_in(call.number):
+                return
         if current_graph_task_id() != -1:
             return  # a checkpoint computes it again in backward
-        if any(runs_around(call.module) for call in self._calls):
-            return
         self._unwind(0)
         watcher = self._watcher(child)
         if watcher is not None:

@@ -107,12 +107,21 @@ def runs_compiled(module: nn.Module) -> bool:
     return False
 
 
-def runs_around(module: nn.Module) -> bool:
-    """Whether a call of it is running in this thread around the innermost call of a module."""
+def call_here() -> int:
+    """The number of the innermost call of a module in this thread; 0 when there is none."""
+    frame = _call(sys._getframe(1))
+    return 0 if frame is None else id(frame)
+
+
+def runs_in(call: int) -> bool:
+    """Whether the call of that number runs around the innermost call of a module.
+
+    Numbers may be used again: that of a call which an interrupt ended, by another module's call.
+    """
     frame = _call(sys._getframe(1))
     while frame is not None:
         frame = _call(frame.f_back)
-        if frame is not None and frame.f_locals["self"] is module:
+        if id(frame) == call:
             return True
     return False
 

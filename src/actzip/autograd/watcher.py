@@ -31,6 +31,9 @@ _EXPOSES = frozenset(
     }
 )
 
+#: What `_before` acts on; most ops are neither.
+_SPECIAL = _BACKWARD | _EXPOSES
+
 #: Layers store the values of their input and edit nothing: a ReLU's bits can wait for them.
 _LAYERS = frozenset(
     {
@@ -107,7 +110,8 @@ class Watcher(TorchFunctionMode):
         if is_compiling():  # Dynamo traces this function: it must find nothing of ours
             traced(self.key)
             return func(*args, **(kwargs or {}))
-        self._before(func, args)
+        if func in _SPECIAL or self.forward_pass.defers:
+            self._before(func, args)
         out = func(*args, **kwargs) if kwargs else func(*args)
         try:
             if isinstance(out, Tensor):
