@@ -22,7 +22,8 @@ from actzip.codecs.base import Codec
 from actzip.codecs.keep import Keep
 from actzip.codecs.mask import BitMask
 from actzip.compiled import installation, ops
-from actzip.compiled.rewrite import Wish, site_of
+from actzip.compiled.rewrite import Wish
+from actzip.compiled.sites import site_of
 from actzip.methods.base import Policy
 
 

@@ -9,7 +9,6 @@ parameters and what is made of them alone, inputs and outputs of the graph, cons
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,38 +17,17 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from actzip.autograd import slots
 from actzip.codecs import BitMask, Index
 from actzip.codecs.base import Codec
 from actzip.codecs.serial import to_words
 from actzip.compiled import names, ops
 from actzip.compiled.effect import Effect, effect, hint
+from actzip.compiled.graph_nodes import SAME, active, mask_side, root, same, shares
+from actzip.compiled.sites import module_path, site_of
 from actzip.compiled.symbols import Symbols
-from actzip.methods.base import Policy, Role, Site, Stateless, site
+from actzip.methods.base import Policy, Role, Stateless
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-_SAME = frozenset(("alias", "detach"))
-_VIEWS = frozenset(
-    [
-        "alias",
-        "detach",
-        "view",
-        "_unsafe_view",
-        "permute",
-        "transpose",
-        "t",
-        "expand",
-        "squeeze",
-        "unsqueeze",
-        "slice",
-        "select",
-        "as_strided",
-        "reshape",
-        "split_with_sizes",
-        "split",
-    ]
-)
-_NOISE = ("rand", "dropout", "bernoulli", "normal", "philox", "rng")
 
 
 @dataclass
@@ -95,8 +73,8 @@ class _Plan:
         self.outputs: list[Any] = list(self.out.args[0])
         inputs = fw.graph.find_nodes(op="placeholder")
         self.static = {inputs[i] for i in static if i < len(inputs)}
-        self.active = _active(fw, self.static)
-        self.held = {_root(o) for o in self.outputs[:first] if isinstance(o, Node)}
+        self.active = active(fw, self.static)
+        self.held = {root(o) for o in self.outputs[:first] if isinstance(o, Node)}
         self.homes = {n.name: n for n in bw.graph.find_nodes(op="placeholder")}
         self.occurrences: Counter[tuple[str, str, str]] = Counter()
         self.left: list[dict[str, Any]] = []
@@ -123,7 +101,7 @@ class _Plan:
             if not isinstance(node, Node) or not isinstance(node.meta.get("val"), Tensor):
                 continue
             origin = node
-            while names.function(origin.target) in _SAME and isinstance(origin.args[0], Node):
+            while names.function(origin.target) in SAME and isinstance(origin.args[0], Node):
                 origin = origin.args[0]
             first = firsts.setdefault(origin, node)
             here, there = self.homes.get(node.name), self.homes.get(first.name)
@@ -144,7 +122,7 @@ class _Plan:
             return
         if node.op != "placeholder" and node not in self.active:
             return  # a weight in another dtype, or a constant
-        relu = names.function(_same(node).target) == "relu"
+        relu = names.function(same(node).target) == "relu"
         saved.effect = effect(saved.home, relu)
         self._name(saved, relu)
         saved.reason = self._untouchable(saved) or self._choose(saved)
@@ -170,7 +148,7 @@ class _Plan:
             "role": role.value,
             "relu": relu,
             "signs": bool(found.signs),
-            "maker": names.node_name(_root(saved.node).target),
+            "maker": names.node_name(root(saved.node).target),
         }
         self.occurrences[where] += 1
 
@@ -178,13 +156,13 @@ class _Plan:
         node, val = saved.node, saved.val
         if node.op == "placeholder":
             return "an input of the compiled graph: whoever made it holds it"
-        if _root(node) in self.held:
+        if root(node) in self.held:
             return "an output of the compiled graph: it lives anyway"
-        if _root(node).op == "placeholder":
+        if root(node).op == "placeholder":
             return "a view of an input of the compiled graph"
         if node.meta.get("saved_tensor_with_no_vc_check", False):
             return "kept on a Function's context, which the graph passes on as it is"
-        if val.layout != torch.strided or _shares(val):
+        if val.layout != torch.strided or shares(val):
             return "elements that share memory cannot be written back"
         if (val.dtype not in _FLOATS and val.dtype.is_floating_point) or val.dtype.is_complex:
             return f"no codec stores {val.dtype}"
@@ -285,7 +263,7 @@ class _Plan:
         home, val = saved.home, saved.val
         readers = list(home.users)
         signs = set(saved.effect.signs)
-        seen = _mask_side(home, signs) if signs else set()
+        seen = mask_side(home, signs) if signs else set()
         for op, mine in (
             (torch.ops.actzip.unpack_mask.default, [u for u in readers if u in seen]),
             (torch.ops.actzip.unpack.default, [u for u in readers if u not in seen]),
@@ -307,85 +285,3 @@ def _call(module: GraphModule, op: Any, args: tuple[Any, ...], val: Any = None) 
         val = op(*(a.meta["val"] if isinstance(a, Node) else a for a in args))
     node.meta["val"] = val
     return node
-
-
-def _mask_side(home: Node, signs: set[Node]) -> set[Node]:
-    """Direct readers behind which there is nothing but questions for the sign."""
-
-    def only(node: Node) -> bool:
-        if node in signs:
-            return True
-        views = names.function(node.target) in _VIEWS and bool(node.users)
-        return views and all(only(user) for user in node.users)
-
-    return {user for user in home.users if only(user)}
-
-
-def _active(fw: GraphModule, static: set[Node]) -> set[Node]:
-    """What depends on the batch or on chance."""
-    found: set[Node] = set()
-    for node in fw.graph.nodes:
-        chance = any(word in names.function(node.target) for word in _NOISE)
-        is_input = node.op == "placeholder" and node not in static
-        if is_input or chance or any(a in found for a in node.all_input_nodes):
-            found.add(node)
-    return found
-
-
-def _same(node: Node) -> Node:
-    """The tensor itself, whatever it is called and shaped now."""
-    same = ("alias", "detach", "view", "_unsafe_view", "reshape")
-    while names.function(node.target) in same and isinstance(node.args[0], Node):
-        node = node.args[0]
-    return node
-
-
-def _root(node: Node) -> Node:
-    """Whose memory it is."""
-    while node.op == "call_function":
-        name = names.function(node.target)
-        source = node.args[0] if node.args else None
-        if name in _VIEWS and isinstance(source, Node):
-            node = source
-        elif getattr(node.target, "__name__", "") == "getitem" and isinstance(source, Node):
-            if names.function(source.target) not in _VIEWS:
-                break
-            node = source
-        else:
-            break
-    return node
-
-
-def _shares(val: Tensor) -> bool:
-    sizes = zip(val.shape, val.stride(), strict=True)
-    return any(hint(stride) == 0 and hint(size) > 1 for size, stride in sizes)
-
-
-def site_of(said: dict[str, Any], prefix: str) -> Site:
-    """A site as its words say; `prefix` is the path of the module whose code was compiled."""
-    module = ".".join(part for part in (prefix, said["module"]) if part)
-    maker = slots.op(said["maker"])
-    relu = bool(said["relu"])
-    where = (module, said["node"], said["slot"], int(said["occurrence"]))
-    return site(*where, Role(said["role"]), relu, slots.op(said["node"]), maker)
-
-
-def module_path(node: Node | None, root: type | None) -> str:
-    """The module that ran the op, from the session's model on if it is in the graph."""
-    meta = {} if node is None else node.meta
-    stack = meta.get("fwd_nn_module_stack") or meta.get("nn_module_stack") or {}
-    entries = [(str(e[0]), e[1]) for e in stack.values() if isinstance(e, tuple)]
-    if not entries:
-        return ""
-    path = _path(entries[-1][0])
-    for name, kind in entries:
-        if root is not None and (kind is root or kind == f"{root.__module__}.{root.__qualname__}"):
-            return path.removeprefix(_path(name)).strip(".")
-    return path
-
-
-def _path(name: str) -> str:
-    name = re.sub(r"^\w+\['[^']*'\]", "", name)
-    name = re.sub(r"\._modules\['([^']+)'\]", r".\1", name)
-    name = re.sub(r"\['?(\w+)'?\]", r".\1", name)
-    return name.replace("_orig_mod", "").replace("..", ".").strip(".")

@@ -34,15 +34,13 @@ ROUNDOFF = {
 
 
 @dataclass(frozen=True, eq=False)
-class BoundedLayout:
+class ChunkedLayout:
+    """Elements in chunks of blocks, with a bound for each channel."""
+
     n: int
     dtype: torch.dtype
     bounds: Tensor  #: one per channel, from `strict_bounds`
     inner: int  #: elements of a channel that follow each other
-    dither: bool
-    width: int = 0  #: of the maps that the 2-D prediction sees; 0: prediction in one dimension
-    height: int = 1
-    first: int = 0  #: the element at which a part of a tensor begins, a multiple of CHUNK
 
     @property
     def chunks(self) -> int:
@@ -59,6 +57,14 @@ class BoundedLayout:
     @property
     def itemsize(self) -> int:
         return self.dtype.itemsize
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedLayout(ChunkedLayout):
+    dither: bool
+    width: int = 0  #: of the maps that the 2-D prediction sees; 0: prediction in one dimension
+    height: int = 1
+    first: int = 0  #: the element at which a part of a tensor begins, a multiple of CHUNK
 
 
 def real_of(dtype: torch.dtype) -> torch.dtype:

@@ -21,7 +21,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from actzip.kernels.bounded_layout import BLOCK, BLOCKS_PER_CHUNK, CHUNK, SCALE, real_of
+from actzip.kernels.bounded_layout import (
+    BLOCKS_PER_CHUNK,
+    SCALE,
+    ChunkedLayout,
+    real_of,
+)
 from actzip.kernels.dithered_contexts import Choice, Contexts
 from actzip.kernels.entropy_table import CHAINS, SPAN, STATES, as_tensor
 from actzip.kernels.errors import DamagedError
@@ -44,32 +49,12 @@ class Sides:
 
 
 @dataclass(frozen=True, eq=False)
-class DitheredLayout:
-    n: int
-    dtype: torch.dtype
-    bounds: Tensor  #: one per channel, from `strict_bounds`
-    inner: int  #: elements of a channel that follow each other
+class DitheredLayout(ChunkedLayout):
     sides: Sides | None = None
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.n // CHUNK)
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.n // BLOCK)
 
     @property
     def spans(self) -> int:
         return -(-self.n // SPAN)
-
-    @property
-    def real(self) -> torch.dtype:
-        return real_of(self.dtype)
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
 
 
 @dataclass(frozen=True, eq=False)

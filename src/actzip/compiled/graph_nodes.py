@@ -1,0 +1,84 @@
+"""What a node of a graph is: whose memory it has, what it depends on, who reads only its sign."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from actzip.compiled import names
+from actzip.compiled.effect import hint
+
+SAME = frozenset(("alias", "detach"))
+_VIEWS = frozenset(
+    [
+        "alias",
+        "detach",
+        "view",
+        "_unsafe_view",
+        "permute",
+        "transpose",
+        "t",
+        "expand",
+        "squeeze",
+        "unsqueeze",
+        "slice",
+        "select",
+        "as_strided",
+        "reshape",
+        "split_with_sizes",
+        "split",
+    ]
+)
+_NOISE = ("rand", "dropout", "bernoulli", "normal", "philox", "rng")
+
+
+def mask_side(home: Node, signs: set[Node]) -> set[Node]:
+    """Direct readers behind which there is nothing but questions for the sign."""
+
+    def only(node: Node) -> bool:
+        if node in signs:
+            return True
+        views = names.function(node.target) in _VIEWS and bool(node.users)
+        return views and all(only(user) for user in node.users)
+
+    return {user for user in home.users if only(user)}
+
+
+def active(fw: GraphModule, static: set[Node]) -> set[Node]:
+    """What depends on the batch or on chance."""
+    found: set[Node] = set()
+    for node in fw.graph.nodes:
+        chance = any(word in names.function(node.target) for word in _NOISE)
+        is_input = node.op == "placeholder" and node not in static
+        if is_input or chance or any(a in found for a in node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def same(node: Node) -> Node:
+    """The tensor itself, whatever it is called and shaped now."""
+    same = ("alias", "detach", "view", "_unsafe_view", "reshape")
+    while names.function(node.target) in same and isinstance(node.args[0], Node):
+        node = node.args[0]
+    return node
+
+
+def root(node: Node) -> Node:
+    """Whose memory it is."""
+    while node.op == "call_function":
+        name = names.function(node.target)
+        source = node.args[0] if node.args else None
+        if name in _VIEWS and isinstance(source, Node):
+            node = source
+        elif getattr(node.target, "__name__", "") == "getitem" and isinstance(source, Node):
+            if names.function(source.target) not in _VIEWS:
+                break
+            node = source
+        else:
+            break
+    return node
+
+
+def shares(val: Tensor) -> bool:
+    sizes = zip(val.shape, val.stride(), strict=True)
+    return any(hint(stride) == 0 and hint(size) > 1 for size, stride in sizes)
