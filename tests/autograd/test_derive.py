@@ -278,3 +278,18 @@ def test_gradients_accumulate_over_two_passes() -> None:
     expected = gradients(copy.deepcopy(model), loss)
     with actzip.compress(model, min_bytes=0, eval_mode=True):
         assert_equal(gradients(model, loss), expected)
+
+
+def test_a_sign_that_is_read_from_exact_values_is_their_sign() -> None:
+    """An in-place leaky ReLU's result is kept for what is derived from it and for its sign."""
+
+    def gradient(compressed: bool) -> torch.Tensor:
+        torch.manual_seed(0)
+        x, layer = torch.randn(32, 8, requires_grad=True), torch.nn.Linear(8, 4)
+        with actzip.compress(method="lossless", min_bytes=0) if compressed else torch.enable_grad():
+            v = x * 1.0
+            torch.nn.functional.leaky_relu_(v, 0.2)
+            y = layer(v * v.sigmoid())
+        return torch.autograd.grad(y.square().sum(), x)[0]
+
+    assert torch.equal(gradient(True), gradient(False))

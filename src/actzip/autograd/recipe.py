@@ -116,7 +116,7 @@ class Bits(Recipe):
 
     def make(self, stored: Stored, like: Layout) -> Tensor:
         bits, value = stored.bits, stored.value
-        if bits is None and isinstance(value, Payload):
+        if bits is None and isinstance(value, Payload) and not value.codec.exact:
             # from the codes, not from the values: dither may bring a small one back below zero
             return stored.mask(value)
         if bits is None:
