@@ -15,6 +15,8 @@ COMMANDS = {
     "train": "Train a model; with several methods, once per method, and compare the costs.",
     "compare": "Train with several methods and seeds, one run at a time, and compare them.",
     "profile": "Show where activation bytes are, per module and per op, before and after methods.",
+    "plan": "Predict what a training step takes, and the largest batch, without training or "
+    "allocating.",
     "max_batch": "Find the largest batch of each method by real steps in fresh processes.",
     "data": "Show what would be read: layout, counts, classes, and every example that is left out.",
 }

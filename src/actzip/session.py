@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from actzip import methods, noise, report
+from actzip import methods, noise, planning, report
 from actzip.autograd import nesting
 from actzip.autograd.attachment import Attachment
 from actzip.autograd.compiled import inside
@@ -313,6 +313,8 @@ class Session(Numbers):
 
     def _learn(self, step: int) -> bool:
         """Whether the method wants to look at this pass's backward."""
+        if planning.active:  # there are no values to look at
+            return False
         try:
             self._hear_peak()
             return self._policy.begin(step, self._statistics)
@@ -338,13 +340,15 @@ class Session(Numbers):
             warn(message)
 
     def _finished(self, forward_pass: ForwardPass) -> None:
-        if not self._trains or (self._model is None and forward_pass.empty and self._totals.last):
+        if not self._trains or (
+            self._model is None and forward_pass.ledger.empty and self._totals.last
+        ):
             return  # empty: the tail of a `with` after its last backward
         self._totals.finish(forward_pass)
         if self._looks or self._policy.wants_peak:
             stats = forward_pass.stats()
             self._policy.passed(stats.raw_bytes, stats.stored_bytes)
-        if not (forward_pass.compressed or forward_pass.gave_way or self._warned):
+        if not (forward_pass.ledger.compressed or forward_pass.gave_way or self._warned):
             blind = not forward_pass.visited and _is_trained(forward_pass.root)
             message = report.nothing(forward_pass.stats(), self.min_bytes, blind=blind)
             if message is not None:

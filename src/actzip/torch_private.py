@@ -35,6 +35,12 @@ set_grad_enabled = _private("torch._C", "_set_grad_enabled")
 get_tracing_state = _private("torch._C", "_get_tracing_state")
 disabled_torch_function = _private("torch._C", "_disabled_torch_function_impl")
 is_functorch_wrapped = _private("torch._C", "_functorch.is_functorch_wrapped_tensor")
+transform_level = _private("torch._C", "_functorch.maybe_current_level")
+pop_transform = _private("torch._C", "_functorch.pop_dynamic_layer_stack")
+push_transform = _private("torch._C", "_functorch.push_dynamic_layer_stack")
+dispatch_modes = _private("torch._C", "_len_torch_dispatch_stack")
+dispatch_mode = _private("torch._C", "_get_dispatch_mode")
+writing_down = _private("torch._C", "_TorchDispatchModeKey.PROXY")
 profiler_enabled = _private("torch._C", "_autograd._profiler_enabled")
 saved_tensors_hooks = _private("torch._C", "_autograd._top_saved_tensors_default_hooks")
 current_mode = _private("torch.overrides", "_get_current_function_mode")
@@ -45,6 +51,8 @@ current_graph_task_id = _private("torch._C", "_current_graph_task_id")
 set_code_strategy = _private("torch._C._dynamo.eval_frame", "set_code_exec_strategy")
 CodeStrategy = _private("torch._C._dynamo.eval_frame", "_FrameExecStrategy")
 CodeAction = _private("torch._C._dynamo.eval_frame", "_FrameAction")
+without_dispatch_modes = _private("torch.utils._python_dispatch", "_disable_current_modes")
+tree_leaves = _private("torch.utils._pytree", "tree_leaves")
 tree_map_only = _private("torch.utils._pytree", "tree_map_only")
 make_wrapper_subclass = _private("torch", "Tensor._make_wrapper_subclass")
 storage_from_weak = _private("torch", "UntypedStorage._new_with_weak_ptr")
@@ -54,7 +62,9 @@ except ImportError:
     TracingContext = None  # type: ignore[assignment, misc]
 if TYPE_CHECKING:
     from torch.multiprocessing.reductions import StorageWeakRef as StorageWeakRef
+    from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 else:
+    TorchDispatchMode = _private("torch.utils._python_dispatch", "TorchDispatchMode")
     StorageWeakRef = _private("torch.multiprocessing.reductions", "StorageWeakRef")
 
 #: What is asked of objects where they are used, as far as their types can tell.
@@ -101,6 +111,11 @@ def require() -> None:
             f"actzip needs torch {OLDEST} or newer, as tested in docs/compatibility.md; this is "
             f"torch {torch.__version__}, which lacks {', '.join(lacking)}"
         )
+
+
+def fake_tensors() -> Any:
+    """The module of tensors without memory, imported when a plan is made."""
+    return importlib.import_module("torch._subclasses.fake_tensor")
 
 
 class compiler:  # a namespace

@@ -12,7 +12,6 @@ import weakref
 import pytest
 import torch
 import torch.nn.functional as F
-from host_reads import counted
 from torch import Tensor
 
 from actzip.codecs import (
@@ -33,6 +32,7 @@ from actzip.codecs import (
     unsettled,
 )
 from actzip.codecs.serial import from_bytes, to_bytes
+from host_reads import counted
 
 NAN = float("nan")
 

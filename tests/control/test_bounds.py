@@ -349,3 +349,19 @@ def test_other_ops_leave_no_trail_and_take_none() -> None:
     assert batchnorm_trail.trail(b) is None
     left = batchnorm_trail.Trail(x, torch.ones(3))
     assert batchnorm_trail.trail_weights(b, left) is None
+
+
+def test_parameters_that_are_no_layers_get_no_more_noise_than_they_tolerate() -> None:
+    """Two sites above an embedding, the upper one diluted fourfold on its way."""
+    low = _site(_reading(travels=4.0, signal=0.0, passed=2.0, outer=8.0), 0.0)
+    top = _site(_reading(travels=1.0, signal=0.0, passed=2.0), 0.0)
+    sites = _named({"low": low, "top": top})
+    readings = {n: site.limits[n].reading for n, site in sites.items()}
+    routes = {"low": Route(("low",), (), 1, 0), "top": Route(("top",), ("low",), 0, 0)}
+    propagation = Propagation(routes, readings)
+    assert propagation.relative_at_ends("top").tolist() == [2.0 / 8.0]
+    found = bounds.cheapest(sites, {}, propagation, ends=0.01)
+    noise = {n: found[n][0] ** 2 * t / 3 / 2.0 for n, t in (("low", 4.0), ("top", 1.0))}
+    assert noise["low"] + noise["top"] / 4 == pytest.approx(0.01, rel=0.05)
+    free = bounds.cheapest(sites, {}, propagation)
+    assert free["low"][0] == pytest.approx(100.0)  # its peak

@@ -175,3 +175,19 @@ def test_meta_tensors_and_inference_mode_are_left_alone() -> None:
     plain = nn.Linear(64, 64)
     with torch.inference_mode(), pytest.warns(actzip.ActzipWarning), actzip.compress():
         assert plain(torch.randn(64, 64)).shape == (64, 64)
+
+
+def test_a_tensor_of_inference_mode_among_the_operands_is_no_error() -> None:
+    """It has no version: what is made from it cannot be made again."""
+    x = torch.randn(64, 64).requires_grad_()
+    with torch.inference_mode():
+        y = torch.erf(x)
+    with actzip.compress():
+        h = x + y
+        (h.tanh() * h.sigmoid()).sum().backward()
+    ours, x.grad = x.grad, None
+    h = x + y
+    (h.tanh() * h.sigmoid()).sum().backward()
+    assert ours is not None
+    assert x.grad is not None
+    assert torch.equal(ours, x.grad)

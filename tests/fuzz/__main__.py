@@ -18,7 +18,7 @@ import torch
 
 from fuzz.generate import generate
 from fuzz.isolate import Crash, in_child
-from fuzz.judge import EXACT, LOSSY, Failure, judge
+from fuzz.judge import EXACT, LOSSY, Failure, derives, judge
 from fuzz.program import Program
 from fuzz.shrink import shrink
 
@@ -93,6 +93,7 @@ def _print(seed: int, silent: bool, failure: Failure) -> None:
     crash = failure.kind.startswith("crash")
     small = shrink(program, crashes) if crash else in_child(lambda: shrink(program, fails))
     method = repr(LOSSY.get(failure.method, EXACT.get(failure.method, "lossless")))
+    method += ", derive=True" if derives(failure.method) else ""
     print(f"\n# seed {seed}, {failure.method}: {failure.kind}")
     print("\n".join(f"# {line}" for line in failure.detail.splitlines()[-12:]))
     print(small.source(method), flush=True)

@@ -45,6 +45,7 @@ _KINDS: list[tuple[int, str, list[str]]] = [
     (10, "edit", layers.EDITS),
     (5, "edit", layers.ISLANDS),
     (8, "block", layers.BLOCKS),
+    (10, "block", layers.CHAINS),
     (12, "module", []),
     (2, "inner", []),
 ]
@@ -87,7 +88,8 @@ class _Generator:
         steps = rng.choice((1, 1, 1, 2, 3))
         order = {"setup": 0, "body": 1, "tail": 2}
         lines = sorted(self._lines, key=lambda line: order[line.stage])
-        return Program(tuple(lines), form, steps, self._wild, self._silent, self._seed)
+        low = rng.random() < 0.5
+        return Program(tuple(lines), form, steps, self._wild, self._silent, self._seed, low)
 
     # -- lines -----------------------------------------------------------------------------
 

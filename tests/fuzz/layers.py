@@ -165,6 +165,34 @@ BLOCKS = [
     "try:\n    {o} = {a} @ torch.ones(99)\nexcept RuntimeError:\n    {o} = {unary:{a}}",
 ]
 
+#: Chains of cheap ops whose results can be made again, with edits in between.
+CHAINS = [
+    "h = {unary:{a}}\n{o} = F.gelu(h) * h\nh.mul_({c})\n{o} = {o} + F.silu(h) * {o}\ndel h",
+    "h = F.layer_norm({a}, {a}.shape[-1:])\n"
+    "{o} = F.silu(h.chunk(2, -1)[0]) * h.chunk(2, -1)[1]\ndel h",
+    "h = F.layer_norm({a}, {a}.shape[-1:])\n{o} = F.gelu(h) @ h.mT\nh.add_({c})\ndel h",
+    "h = F.rms_norm({a}, {a}.shape[-1:])\nh.add_({c})\n{o} = torch.tanh(h) * F.gelu(h)\ndel h",
+    "h = {a} * {c} + 0.1\n{o} = torch.sigmoid(h) * h\nwith torch.no_grad():\n    h.add_(1)\n"
+    "{o} = {o} * h\ndel h",
+    "h = F.dropout({unary:{a}}, 0.4)\n{o} = torch.tanh(h) @ h.mT\ndel h",
+    "h = F.dropout(F.gelu({a}), 0.4)\n{o} = (h * {b}) @ h.mT\ndel h",
+    "h = {a}.to(torch.bfloat16)\n{o} = (F.gelu(h) * h).to({a}.dtype) * {a}\ndel h",
+    "h = {a}.double()\n{o} = (h.sin() * h.exp().clamp(max=9)).to({a}.dtype) * {a}\ndel h",
+    "h = F.gelu({a}, approximate='tanh')\nh[..., 0].zero_()\n{o} = F.silu(h) * {b}\ndel h",
+    "h = torch.relu({a} + {b})\n{o} = F.dropout(h, 0.3) * F.layer_norm(h, h.shape[-1:])\ndel h",
+    "h = {a} + {b}\n{o} = F.group_norm(h, 1) * torch.sigmoid(h)\nh.zero_()\ndel h",
+    "h = {a} + F.gelu({b})\n{o} = F.layer_norm(h, h.shape[-1:]) * h\n{o} = {o} * F.silu({o})\n"
+    "del h",
+    "h = F.silu({a} * {b})\nk = h.narrow({d}, 0, 1)\n{o} = h * k.sigmoid()\nk.mul_(2)\n"
+    "{o} = {o} * h\ndel h, k",
+    "h = {unary:{a}}.mT.contiguous()\n{o} = F.gelu(h).mT * torch.tanh(h.mT)\ndel h",
+    "h = torch.relu({a} * {c})\n{o} = h @ h.mT\nh += 1\n{o} = {o} @ F.silu(h)\ndel h",
+    "h = ({a} + 1).unflatten(-1, (2, -1))\n{o} = (F.silu(h[..., 0, :]) * h[..., 1, :]).exp()"
+    ".clamp(max=9)\ndel h",
+    "h = torch.sigmoid({a})\n{o} = 1 - h\n{o} = {o} * h * {o}\nh.copy_({b})\ndel h",
+    "h = {a}.clone()\n{o} = F.gelu(h) * h\n{a}.mul_({c})\n{o} = {o} * F.silu(h) * {a}\ndel h",
+]
+
 ISLANDS = [
     "with torch.no_grad():\n    {a}[0].zero_()",
     "with torch.no_grad():\n    {a}.mul_({c})",

@@ -6,7 +6,9 @@ import ast
 import contextlib
 import functools
 import gc
+import importlib
 import inspect
+import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -29,6 +31,26 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 """
 _OWN = ("Cube", "Exp", "Gate", "Double_", "Setup", "Straight", "Block", "Cleared", "total")
+
+
+#: From which size on something is done, and a size that the tensors of programs have.
+THRESHOLDS = [
+    ("actzip.autograd.calls", "SNAPSHOT", 64),
+    ("actzip.methods.error_bounded", "ENTROPY_FROM", 16),
+]
+
+
+@contextlib.contextmanager
+def _thresholds(low: bool) -> Iterator[None]:
+    held = [(importlib.import_module(m), n, v) for m, n, v in THRESHOLDS if low]
+    before = [getattr(module, name) for module, name, _ in held]
+    try:
+        for module, name, value in held:
+            setattr(module, name, value)
+        yield
+    finally:
+        for (module, name, _), value in zip(held, before, strict=True):
+            setattr(module, name, value)
 
 
 def zeroed(module: nn.Module) -> nn.Module:
@@ -74,6 +96,7 @@ class Program:
             only; "module": the forward pass is that of a module that was given to compress
     wild    NaN and infinity may appear: nothing is said about lossy methods' gradients
     silent  edits through .data and numpy are among the lines
+    low     thresholds of size are set low: its small tensors are treated as large ones are
     """
 
     lines: tuple[Line, ...]
@@ -82,6 +105,7 @@ class Program:
     wild: bool = False
     silent: bool = False
     seed: int = 0
+    low: bool = False
 
     def of(self, *stages: str) -> list[Line]:
         return [line for line in self.lines if line.stage in stages]
@@ -94,6 +118,8 @@ class Program:
         head = _PREAMBLE + "import actzip\n"
         if "(" in method:
             head += "from actzip.codecs import *\nfrom actzip.methods import *\n"
+        if self.low:
+            head += "".join(f"import {m}\n{m}.{n} = {v}\n" for m, n, v in THRESHOLDS)
         if "Function" in "".join(own):
             head += "from typing import Any\n"
             head += "from torch.autograd.function import Function, once_differentiable\n"
@@ -143,7 +169,10 @@ class Raised:
     @property
     def inplace(self) -> bool:
         """Autograd refuses a graph of which a saved tensor was edited."""
-        refused = ("modified by an inplace operation", "that has been detached in-place")
+        refused = (
+            *("modified by an inplace operation", "that has been detached in-place"),
+            "its base or another view of its base has been modified inplace",
+        )
         return self.kind == "RuntimeError" and any(each in self.message for each in refused)
 
 
@@ -167,10 +196,13 @@ def run(
     around: Around = contextlib.nullcontext,
     stop: int | None = None,
     steps: int | None = None,
+    seen: Callable[[Tensor], None] | None = None,
+    derive: bool | None = None,
 ) -> Outcome:
     """Run it plain, or under a session of this method; up to line `stop` only.
 
-    `around` is entered for all steps: hooks that show what the gradients should be.
+    `around` is entered for all steps: hooks that show what the gradients should be. `seen` is told
+    all tensors before they go.
     """
     space = namespace()
     torch.manual_seed(program.seed)
@@ -178,13 +210,13 @@ def run(
     steps = program.steps if steps is None else steps
     values: dict[str, Tensor] = {}
     raised = None
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _thresholds(program.low):
         warnings.simplefilter("ignore")
         try:
             counter = _Counter(stop)
             counter.run(program.of("setup"), space)
             with around(), contextlib.ExitStack() as stack:
-                session = _session(program, method, stack, space, counter)
+                session = _session(program, method, derive, stack, space, counter)
                 for _ in range(steps):
                     _step(program, session, space, counter)
         except _Stopped:
@@ -193,6 +225,9 @@ def run(
             raised = _raised(error, counter.at)
         rng = torch.get_rng_state()
         values = _values(space, grads=raised is None)
+        for value in space.values() if seen is not None else ():
+            if isinstance(value, Tensor) and seen is not None:
+                seen(value)
         space.clear()
     if session is not None and session.live_bytes:
         gc.collect()
@@ -221,6 +256,7 @@ class _Counter:
 def _session(
     program: Program,
     method: Any,
+    derive: bool | None,
     stack: contextlib.ExitStack,
     space: dict[str, Any],
     counter: _Counter,
@@ -230,10 +266,10 @@ def _session(
         for name in program.weights:
             setattr(root, name, space[name])
         if method is not None:
-            return stack.enter_context(actzip.compress(root, method, min_bytes=0))
+            return stack.enter_context(actzip.compress(root, method, min_bytes=0, derive=derive))
     if method is None:
         return None
-    session = actzip.compress(method=method, min_bytes=0)
+    session = actzip.compress(method=method, min_bytes=0, derive=derive)
     return stack.enter_context(session) if program.form == "around" else session
 
 
@@ -279,6 +315,8 @@ def _values(space: dict[str, Any], grads: bool) -> dict[str, Tensor]:
     """The tensors of a program, and the gradients that lie at its leaves."""
     found: dict[str, Tensor] = {}
     for name, value in space.items():
+        if not re.fullmatch(r"[a-z]\d+", name):  # a helper inside a line that raised
+            continue
         each = value if isinstance(value, (tuple, list)) else (value,)
         for k, t in enumerate(each):
             if isinstance(t, Tensor):

@@ -112,6 +112,35 @@ def test_a_refused_edit_is_compared_with_a_clone_before_it() -> None:
     assert judge(late, tuple(LOSSY)) == []
 
 
+def test_a_refused_view_of_unbind_and_what_its_clones_raise_are_no_failures() -> None:
+    edited = _program(
+        "v1, *rest = x1.unbind(0)",
+        "v2 = F.hardshrink(v1)",
+        "with torch.no_grad():\n    rest[0][0].zero_()",
+        tail="g0 = torch.autograd.grad(v2.sum(), x1)",
+    )
+    raised = run(edited).raised
+    assert raised is not None
+    assert raised.inplace
+    assert judge(edited, tuple(LOSSY)) == []
+    missing = _program(
+        "v1 = x1.bfloat16()",
+        "v2 = torch.special.i1e(v1)",
+        "v1.zero_()",
+        tail="g0 = torch.autograd.grad(v2.sum(), x1)",
+    )
+    clones = run(missing, around=snapshots).raised
+    assert clones is not None
+    assert clones.kind == "NotImplementedError"
+    assert judge(missing, tuple(LOSSY)) == []
+
+
+def test_what_plain_pytorch_holds_for_ever_is_no_failure() -> None:
+    cycle = _program("v1 = x1[..., torch.tensor([0, 0])]", "v1.addcmul_(v1, v1)", tail="pass")
+    assert run(cycle, Lossless()).held > 0
+    assert judge(cycle) == []
+
+
 def test_a_wrong_gradient_and_a_lost_exception_are_failures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -197,7 +197,7 @@ class Attachment:
                 self._tell_of_eval(output)
 
     def _enter_child(self, child: nn.Module, args: object) -> None:
-        for call in reversed(self._calls):
+        for call in reversed(self._local.__dict__.get("calls", ())):
             if runs_in(call.number):
                 return
         if current_graph_task_id() != -1:

@@ -84,12 +84,18 @@ class Calls:
     def __init__(self, lossy: bool) -> None:
         self.lossy = lossy  #: a function of about the same values will do
         self._made: dict[Key, Call] = {}
+        self._by_node: dict[int, Call] = {}
 
     def of(self, key: Key) -> Call | None:
         return self._made.get(key)
 
+    def of_node(self, number: int) -> Call | None:
+        """The call that made the node with this number."""
+        return self._by_node.get(number)
+
     def clear(self) -> None:
         self._made.clear()
+        self._by_node.clear()
 
     def add(
         self, node: Node, out: Tensor, func: Any, args: tuple[Any, ...], kwargs: Any, noise: Any
@@ -105,7 +111,7 @@ class Calls:
         key = key_of(out)
         # an operand in the same memory is what was there before the op edited it
         if all(o.key[0] != key[0] or o.key[1] == key[1] - 1 for o in call.operands):
-            self._made[key] = call
+            self._made[key] = self._by_node[call.number] = call
             yield out
             yield from (t for o in call.operands if (t := o.now()) is not None)
 
@@ -156,7 +162,7 @@ def _operand(a: Any) -> Any:
 
 
 def _is_nested(a: Any) -> bool:
-    """Whether there are tensors where a call does not look."""
+    """Whether there are tensors where a call does not look, or that have no version."""
     if isinstance(a, Tensor):
-        return storage_of(a) is None
+        return storage_of(a) is None or a.is_inference()
     return bool(tensors_in(a))

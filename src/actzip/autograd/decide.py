@@ -14,16 +14,16 @@ from actzip.autograd.derive import Derive
 from actzip.autograd.derive_lossy import DeriveLossy
 from actzip.autograd.identity import node_of
 from actzip.autograd.ledger import Row
-from actzip.autograd.recipe import Bits, Copy, Recipe, Shape, View
+from actzip.autograd.recipe import WHOLE, Bits, Copy, Recipe, Shape, view_at
 from actzip.autograd.sliced_tensor import cut
-from actzip.autograd.slots import Node, op
+from actzip.autograd.slots import Node, Slot, op
 from actzip.autograd.slots.conventions import agreeing, unknown_convention
 from actzip.autograd.slots.masks import RELU
-from actzip.autograd.slots.noise import noise
 from actzip.autograd.slots.windows import integers
 from actzip.autograd.stored import Stored
 from actzip.autograd.tensor_store import TensorStore
-from actzip.codecs import BitMask
+from actzip.autograd.transforms import INSIDE
+from actzip.codecs import BitMask, unsettled
 from actzip.codecs.base import Codec
 from actzip.codecs.memory_order import overlaps
 from actzip.control.op import UNKNOWN
@@ -84,28 +84,40 @@ class Decide:
         recipe = Bits(agreed.levels(node, t))
         found = self._store.find(saved.want.own, Role.EXACT, t)
         if found is not None:  # the values themselves, not what their code calls on
-            return _shared(found, View())
+            return _shared(found, WHOLE)
         if agreed is RELU and self._store.get(saved.want.own) is None:
-            return Decision(Fate.DEFERRED, recipe=recipe)
+            return self._rectified(saved, recipe) or Decision(Fate.DEFERRED, recipe=recipe)
         bits = self._store.pack(t if agreed is RELU else agreed.test(node, t), saved.parts)
         return Decision(Fate.BITS, recipe=recipe, payload=bits)
+
+    def _rectified(self, saved: Saved, recipe: Recipe) -> Decision | None:
+        """A ReLU's result, mask and all, from the code of a BatchNorm's input."""
+        if not isinstance(self._derive, DeriveLossy):
+            return None
+        found = self._derive.rectified(saved)
+        if isinstance(found, str):
+            self._policy.rectifies(found)
+            return None
+        if found is None:
+            return None
+        return Decision(Fate.DERIVED, recipe=recipe, derivation=found[0], role=found[1])
 
     def _noise(self, saved: Saved) -> Decision | None:
         """Dropout's factor, 0 or one scale, is a mask in a float's clothes."""
         t, unit, place, key = saved.want
         if t.requires_grad or node_of(t) is not None:
             return None
-        scale = noise(t)
+        scale = self._store.scales.of(saved.row.name, t)
         if scale is None:
             return None
         found = self._store.find(key, Role.EXACT, unit)
         if found is not None:
-            return _shared(found, View(place))
+            return _shared(found, view_at(place))
         try:
             payload = self._store.encode(unit, BitMask(on=scale), seed=0)
         except ValueError:  # a third value further on: no noise after all
             return None
-        return Decision(Fate.STORED, recipe=View(place), payload=payload, role=Role.EXACT)
+        return Decision(Fate.STORED, recipe=view_at(place), payload=payload, role=Role.EXACT)
 
     def _copy(self, saved: Saved) -> Decision | None:
         """A cast or reordered copy of a stored tensor, or a second copy of one kind."""
@@ -118,21 +130,24 @@ class Decide:
         # would not be: only what is stored serves
         ours = origin.key not in self._store.left
         found = self._store.find(origin.key, role, origin.unit()) if ours else None
-        if found is not None and origin.gives(unit):
+        # values are compared where that is free; elsewhere it is enough that nobody could edit it
+        free = unsettled.reading_is_free(unit.device)
+        is_closed = not self._store.is_exposed(origin.key)
+        if found is not None and (origin.gives(unit) if free else is_closed):
             return _shared(found, Copy.of(unit, origin.place, place))
         twin = self._copies.first(origin, unit) if inner else None
         other = None if twin is None else twin.unit()
         found = None if twin is None else self._store.find(twin.key, role, other)
-        if found is None or (other is not None and not torch.equal(other, unit)):
+        if found is None or (free and other is not None and not torch.equal(other, unit)):
             return None
-        return _shared(found, View(place))
+        return _shared(found, view_at(place))
 
     def _value(self, saved: Saved, codec: Codec | None = None) -> Decision:
         """Its values: stored already, made again, or in this code, or in the method's."""
         row, (_, unit, place, key) = saved.row, saved.want
         found = self._store.find(key, row.role, unit)
         if found is not None:
-            return _shared(found, View(place))
+            return _shared(found, view_at(place))
         derived = None if codec else self._derived(saved, may_store=False)
         if derived is not None:
             return derived
@@ -145,7 +160,7 @@ class Decide:
             payload = self._store.encode(unit, codec)
         except (TypeError, ValueError, RuntimeError) as error:
             return left(f"{codec!r} could not store it: {error}")
-        return Decision(Fate.STORED, recipe=View(place), payload=payload)
+        return Decision(Fate.STORED, recipe=view_at(place), payload=payload)
 
     def _derived(self, saved: Saved, may_store: bool) -> Decision | None:
         """A function of tensors that are stored."""
@@ -153,7 +168,7 @@ class Decide:
         if found is None:
             return None
         derivation, role = found
-        recipe = View(saved.want.place)
+        recipe = view_at(saved.want.place)
         return Decision(Fate.DERIVED, recipe=recipe, derivation=derivation, role=role)
 
     def _picked(self, saved: Saved) -> Codec | None:
@@ -162,6 +177,10 @@ class Decide:
         stored, node = self._store.get(key), node_of(unit)
         maker = UNKNOWN if node is None else op(type(node).__name__)
         row.site = row.site.made(maker, stored is not None and stored.relu)
+        if row.site.name in self._policy.rectified and isinstance(self._derive, DeriveLossy):
+            origins = self._derive.origins(saved)
+            if origins is not None:
+                return self._policy.sign_exact(row.site, unit, origins)
         return self._policy.codec(row.site, unit)
 
 
@@ -169,18 +188,13 @@ def _shared(found: tuple[Stored, Row], recipe: Recipe) -> Decision:
     return Decision(Fate.SHARED, recipe=recipe, source=found[0], holder=found[1])
 
 
-def is_ours(node: Node, slot: str, raw: Any, t: Tensor) -> bool:
+def is_ours(node: Node, slot: Slot, raw: Any, t: Tensor) -> bool:
     """Whether its memory holds its values, nobody else has the slot, and it was not edited."""
-    odd = t.is_neg() or t.is_conj() or t.device.type == "meta" or t._is_zerotensor()
-    return not odd and raw.unpack_hook is None and _is_current(node, slot)
-
-
-def _is_current(node: Node, slot: str) -> bool:
-    """False when the tensor was edited since it was saved: autograd itself will refuse it."""
-    name = slot.split("[")[0]
+    if t.is_neg() or t.is_conj() or t.is_meta or t._is_zerotensor() or raw.unpack_hook is not None:
+        return False
     try:
-        getattr(node, "saved_tensors" if name == "tensors" else f"_saved_{name}")
-    except RuntimeError:
+        getattr(node, slot.saved)
+    except RuntimeError:  # edited since it was saved: autograd itself will refuse it
         return False
     return True
 
@@ -196,5 +210,5 @@ def unseen(raw: Any, t: Any) -> str:
     if isinstance(t, Tensor) and t.device.type == "meta":
         return "meta tensors are left alone"
     if is_functorch_wrapped(t):
-        return "tensors inside torch.func are left alone"
+        return INSIDE
     return f"{type(t).__name__} of layout {t.layout} is left alone"

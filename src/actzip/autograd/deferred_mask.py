@@ -23,19 +23,17 @@ class DeferredMask:
     """The one result that waits, if any."""
 
     def __init__(self) -> None:
-        self._waits: tuple[Row, int, Stored] | None = None
-
-    def __bool__(self) -> bool:
-        return self._waits is not None
+        #: the result, in how many parts it will be read, and whose row it is; watchers ask each op
+        self.waits: tuple[Row, int, Stored] | None = None
 
     def defer(self, row: Row, parts: int, stored: Stored) -> None:
         """`stored` has the result itself for now."""
-        self._waits = row, parts, stored
+        self.waits = row, parts, stored
 
     def settle(self, pack: Pack) -> None:
         """Write the bits, unless somebody stored the values, or edited them: the result then stays
         as it is, and backward refuses the edit as plain PyTorch does."""
-        waits, self._waits = self._waits, None
+        waits, self.waits = self.waits, None
         if waits is None:
             return
         row, parts, stored = waits

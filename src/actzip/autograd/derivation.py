@@ -13,6 +13,8 @@ from actzip.autograd.calls import Call, Operand
 from actzip.autograd.identity import Place
 from actzip.autograd.recipe import Layout
 from actzip.autograd.stored import Source, Stored
+from actzip.codecs import unsettled
+from actzip.codecs.unsettled import Doubt
 from actzip.torch_private import DisableTorchFunction
 
 #: Tensors to compute with instead of what is stored.
@@ -43,6 +45,8 @@ class Derivation(Source):
     kwargs: dict[str, Any]
     like: Layout
     copied: int  #: bytes of small operands that were copied for it
+    doubt: Doubt | None = None  #: whether it comes back bit for bit is not known yet
+    kept: Tensor | None = None  #: the tensor itself: it does not
 
     @staticmethod
     def of(call: Call, found: Mapping[Operand, Part | Tensor]) -> Derivation:
@@ -86,6 +90,14 @@ class Derivation(Source):
 
     def get(self, given: Given | None = None) -> Tensor:
         """The values, or what they would be with other ones in place of what is stored."""
+        if self.doubt is not None:
+            unsettled.look()
+        if self.kept is not None and given is None:
+            return self.kept.clone()
+        made = self._make(given)
+        return made if self.doubt is None or given is not None else self.doubt.correct(made)
+
+    def _make(self, given: Given | None) -> Tensor:
         if given is None:  # each source is decoded once, however often it is read on the way
             given = {source: source.lend() for source in self.sources}
         args = [self._value(a, given) for a in self.args]
@@ -103,16 +115,21 @@ class Derivation(Source):
         made = self.get({source: source.tensor() for source in self.sources})
         if made.dtype != t.dtype or made.size() != t.size() or made.stride() != t.stride():
             return False
-        return _same_bits(made, t)
+        bits = _BITS.get(made.element_size())
+        if bits is None:
+            return False
+        one, two = made.view(bits), t.detach().view(bits)  # NaN and signed zeros included
+        if unsettled.reading_is_free(t.device):
+            return torch.equal(one, two)
+        unsettled.hold(self, t, (one != two).any().to(torch.int32))
+        return True
+
+    def decided(self, doubt: Doubt, word: int) -> None:
+        """Whether it comes back bit for bit is known now (codecs/unsettled.py)."""
+        self.kept = doubt.x if word else None
 
     def _value(self, a: Any, given: Given) -> Any:
         return a.get(given) if isinstance(a, Part) else a
 
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
-def _same_bits(a: Tensor, b: Tensor) -> bool:
-    """Bit for bit, NaN and signed zeros included."""
-    bits = _BITS.get(a.element_size())
-    return bits is not None and torch.equal(a.view(bits), b.detach().view(bits))

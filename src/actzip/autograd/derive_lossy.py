@@ -1,8 +1,9 @@
 """Finds what a saved tensor is a function of, where that need not come back bit for bit.
 
 For methods whose codes have errors anyway: a cheap function of a tensor that is stored for itself
-is made again from the decoded tensor. Masks are never made so, they are stored: a ReLU's result is
-what came in where its own bits say that it was positive.
+is made again from the decoded tensor. Masks are never made from values with an error: a ReLU's
+result is what came in where its own bits say that it was positive, or where a code that tells the
+sides of a BatchNorm's input does (sign_exact.py).
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from actzip.autograd.derivation import Derivation, Part
 from actzip.autograd.derive import DEPTH, SHARE
 from actzip.autograd.identity import Key
 from actzip.autograd.recipe import Layout, remake
+from actzip.autograd.sign_exact import derivation, is_batch_norm, origins
 from actzip.autograd.slots.derivations import adds
 from actzip.autograd.stored import Stored
 from actzip.autograd.tensor_store import TensorStore
+from actzip.codecs import Dithered
 from actzip.codecs.base import Payload
 from actzip.methods.base import STRENGTH, Role
 
@@ -51,6 +54,37 @@ class DeriveLossy:
         for source in found.sources:
             source.copied = True  # autograd's own tensor must not take its place: edits reach that
         return found, search.role
+
+    def origins(self, saved: Saved) -> tuple[float, ...] | None:
+        """Of the input of a BatchNorm: where its result crosses zero, channel by channel."""
+        call = self._calls.of_node(saved.number)
+        if call is None or not is_batch_norm(call) or saved.want.place is not None:
+            return None
+        return origins(call, saved.want.unit)
+
+    def rectified(self, saved: Saved) -> tuple[Derivation, Role] | str | None:
+        """A ReLU's result, mask and all, from the input of a BatchNorm before it; or the site of
+        that input, if its code does not tell the sides."""
+        key, unit = saved.want.key, saved.want.unit
+        call = self._calls.of(key)
+        if call is None or call.function is not relu or saved.want.place is not None:
+            return None
+        (before,) = call.operands
+        norm = self._calls.of(before.key)
+        if norm is None or not is_batch_norm(norm) or before.place is not None:
+            return None
+        stored = self._store.get(norm.operands[0].key)
+        if stored is None or not isinstance(stored.value, Payload) or not stored.site:
+            return None
+        codec = stored.value.codec
+        if not isinstance(codec, Dithered) or codec.origin is None:
+            return stored.site
+        search = _Search(self._calls, self._store, unit, Role.LINEAR)
+        made = search.derivation(norm, before.key, 1)
+        if made is None or self._store.is_exposed(key):
+            return None
+        stored.copied = True  # as in `find`
+        return derivation(made, codec, call), search.role
 
     def _copy(self, unit: Tensor) -> Call | None:
         """The call that a copy is of which only the running call knows: autocast makes such."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from actzip import planning
 from actzip.autograd.slots import COPIES, VIEWS, Node
 from actzip.torch_private import StorageWeakRef
 
@@ -71,7 +72,7 @@ def node_of(t: Tensor) -> Any:
 def storage_of(t: Tensor) -> torch.UntypedStorage | None:
     """None for a tensor that has none of the ordinary kind: sparse, nested, wrapped by torch.func,
     of a subclass."""
-    if type(t) not in _PLAIN or t.is_nested:
+    if (type(t) not in _PLAIN and not planning.is_fake(t)) or t.is_nested:
         return None
     try:
         return t.untyped_storage()
@@ -105,7 +106,9 @@ def unit_of(t: Tensor) -> tuple[Tensor, Place | None]:
     does any slice of a constant: a batch cut from a data set must not bring the data set along.
     """
     base = t._base
-    if base is None or base.dtype != t.dtype or type(base) not in _PLAIN or not is_dense(base):
+    if base is None or base.dtype != t.dtype or not is_dense(base):
+        return t, None
+    if type(base) not in _PLAIN and not planning.is_fake(base):
         return t, None
     origin = int(base.storage_offset())
     place = Place.of(t, origin)

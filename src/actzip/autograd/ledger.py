@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 
-from actzip.methods.base import Role, Site
+from actzip.control.op import Op
+from actzip.methods.base import Role, Site, site
 
 
 class Fate(enum.Enum):
@@ -21,7 +23,7 @@ class Fate(enum.Enum):
     DERIVED = "derived"  #: it is made again from stored tensors
 
 
-@dataclass
+@dataclass(slots=True)
 class Row:
     """One saved tensor: what it would have cost, what it costs, and why."""
 
@@ -97,6 +99,57 @@ class Stats:
             unknown=self.unknown + later.unknown,
             unseen=self.unseen + later.unseen,
             passes=self.passes + later.passes,
+        )
+
+
+class Ledger:
+    """Of one forward pass."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.small: dict[int, int] = {}  #: bytes of storages below the threshold, by their names
+        self.unknown: Counter[str] = Counter()
+        self.unseen: Counter[str] = Counter()
+        self._occurrences: dict[tuple[str, str, str], int] = {}
+
+    def open(self, path: str, node: str, slot: str, role: Role, op: Op, raw_bytes: int) -> Row:
+        """A new row: for what the module at `path` saves there."""
+        where = (path, node, slot)
+        occurrence = self._occurrences.get(where, 0)
+        self._occurrences[where] = occurrence + 1
+        row = Row(site(path, node, slot, occurrence, role, False, op), raw_bytes)
+        self.rows.append(row)
+        return row
+
+    def add_small(self, nbytes: int) -> None:
+        """A tensor below the threshold of which no storage is known."""
+        self.small[-1 - len(self.small)] = nbytes  # a name that no storage has
+
+    @property
+    def empty(self) -> bool:
+        """Whether no saved tensor was seen."""
+        return not (self.rows or self.small or self.unseen)
+
+    @property
+    def coded_bytes(self) -> int:
+        """Bytes of the payloads that this pass made."""
+        return sum(row.stored_bytes for row in self.rows if row.codec)
+
+    @property
+    def compressed(self) -> bool:
+        """Whether any saved tensor is in actzip's hands."""
+        return any(row.fate is not Fate.LEFT for row in self.rows)
+
+    def stats(self, weights: Container[int]) -> Stats:
+        """The sums; `weights`: names of storages that are no activations."""
+        small = sum(n for name, n in self.small.items() if name not in weights)
+        return Stats(
+            raw_bytes=sum(row.raw_bytes for row in self.rows) + small,
+            stored_bytes=sum(row.stored_bytes for row in self.rows) + small,
+            small_bytes=small,
+            sites=self.rows,
+            unknown=self.unknown,
+            unseen=self.unseen,
         )
 
 

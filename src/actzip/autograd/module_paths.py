@@ -118,9 +118,11 @@ def runs_in(call: int) -> bool:
 
     Numbers may be used again: that of a call which an interrupt ended, by another module's call.
     """
-    frame = _call(sys._getframe(1))
-    while frame is not None:
-        frame = _call(frame.f_back)
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not _CALL:
+        frame = frame.f_back
+    while frame is not None:  # most often the next call outside, so frames are not told apart
+        frame = frame.f_back
         if id(frame) == call:
             return True
     return False

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from actzip.autograd.identity import storage_of
 from actzip.autograd.recipe import Reader
-from actzip.autograd.slopes import coded, slopes
+from actzip.autograd.slopes import coded, slopes, unevenness
 from actzip.autograd.slots import Node, op, slots_of
 from actzip.autograd.stored import Stored
 from actzip.codecs.base import Payload
 from actzip.control import batchnorm_trail
-from actzip.control.backward import Backward, ErrorWeights
+from actzip.control.backward import Backward, ErrorWeights, energy_of
 from actzip.control.error import error_weights
 from actzip.control.layers import Route
 from actzip.control.op import Kind, Op
+from actzip.control.propagation import nonzero
 from actzip.control.reading import Groups, Reading, reading
 from actzip.control.statistics import Statistics
 from actzip.torch_private import DisableTorchFunction
@@ -75,7 +78,7 @@ class Observer:
             number = int(node._sequence_nr())
             leaf = getattr(node, "variable", None)
             if leaf is not None:
-                leaves += isinstance(leaf, nn.Parameter)
+                leaves += 1
             elif number in self._nodes:
                 parents[self._nodes[number]] = None
             elif number not in seen:
@@ -136,7 +139,7 @@ class Observer:
                 self._statistics.layers.add_trail(self._step, site, reader.name, weight)
         coded_itself = isinstance(reader.stored.value, Payload)
         made = [n for n in makers if n in self._nodes] if coded_itself else []
-        trail = batchnorm_trail.trail(b) if made else None
+        trail = batchnorm_trail.trail(b, unevenness(reader.stored, b.x)) if made else None
         if trail is not None:
             for n in made:
                 self._trails.setdefault(n, []).append((reader.stored.site, trail))
@@ -163,12 +166,29 @@ def _read(b: Backward, reader: Reader, sources: list[Stored]) -> dict[Stored, Re
     values = {stored: stored.tensor() for stored in sources}
     pulled = [slopes(reader.stored, values, each) for each in (parameter, travels)]
     each_w = {s: type(w)(pulled[0].get(s), pulled[1].get(s), None, None) for s in sources}
-    return {s: _reading(b, each_w[s], values[s], s) for s in sources}
+    found = {s: _reading(b, each_w[s], values[s], s) for s in sources}
+    return {s: _as_read(r, b, w, len(sources)) for s, r in found.items()}
+
+
+def _as_read(r: Reading, b: Backward, w: ErrorWeights, sources: int) -> Reading:
+    """A reading of what a tensor is made from, with the power that tells what its reader's
+    parameters get of noise from above (propagation.absorbed): that is the reader's own affair, and
+    with several sources it is told in as many parts."""
+    if w.parameter is None:
+        return r
+    whole = float(w.parameter.double().sum()) * (b.x.numel() / max(1, w.parameter.numel()))
+    pulled = float(r.parameter.sum()) / nonzero(r)
+    power = energy_of(b.x) / max(1, b.x.numel()) * whole / sources / max(pulled, 1e-300)
+    return replace(r, power=torch.tensor(power if pulled > 0 else 0.0, dtype=torch.float64))
 
 
 def _reading(b: Backward, w: ErrorWeights, x: Tensor, stored: Stored) -> Reading:
     assert isinstance(stored.value, Payload), "an error is a code's"
     grouping = stored.value.codec.grouping()
+    uneven = unevenness(stored, x)
+    if uneven is not None:
+        own, travels = (None if t is None else t * uneven for t in (w.parameter, w.input))
+        w = replace(w, parameter=own, input=travels)
     groups = None if grouping is None else Groups(grouping[0], by_sample=grouping[1])
     return reading(b, w, x, groups)
 
@@ -199,6 +219,9 @@ class _Look:
         return keep
 
     def __call__(self, gave: tuple[Tensor | None, ...], came: tuple[Tensor | None, ...]) -> None:
+        if not all(_is_ordinary(t) for t in (*gave, *came)):
+            self._values.clear()
+            return
         observer, self._observer = self._observer, None  # a second backward says nothing new
         values, outer = dict(self._values), came[0]
         saved, self._saved = {**self._saved, **values}, {}  # this hook may outlive the backward
@@ -221,6 +244,11 @@ class _Look:
                     about = self._name, self._op, slot
                     b = Backward(*about, x, outer, given, self._leaves, saved, others)
                     observer.read(b, reader, self._number, self._makers)
+
+
+def _is_ordinary(t: Tensor | None) -> bool:
+    """Not a tensor of vmap, as `is_grads_batched` makes them, or of another transform."""
+    return t is None or storage_of(t) is not None
 
 
 def _op(node: Node) -> Op:
@@ -260,9 +288,13 @@ def _makers(node: Any) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _leaf(node: Node | None) -> nn.Parameter | None:
-    """The parameter that a gradient ends at: through views and casts, nothing else."""
+def _leaf(node: Node | None) -> Tensor | None:
+    """The leaf that a gradient ends at: through views and casts, nothing else.
+
+    Mostly a parameter, but weights may be mere tensors, and the gradient of an input may be what
+    is wanted: whoever gets a gradient is told what noise it has.
+    """
     while node is not None and _op(node).kind in (Kind.VIEW, Kind.COPY):
         node = node.next_functions[0][0]
-    found = getattr(node, "variable", None)
-    return found if isinstance(found, nn.Parameter) else None
+    found: Tensor | None = getattr(node, "variable", None)
+    return found

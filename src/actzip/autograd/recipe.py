@@ -16,6 +16,7 @@ from torch import Tensor
 
 from actzip.autograd.identity import Place
 from actzip.autograd.stored import Stored
+from actzip.autograd.transforms import is_transforming, untransformed
 from actzip.codecs.base import Payload
 
 
@@ -66,6 +67,14 @@ class View(Recipe):
 
     def put(self, full: Tensor, w: Tensor) -> None:
         (full if self.place is None else self.place.view(full)).copy_(w)
+
+
+#: The tensor itself.
+WHOLE = View()
+
+
+def view_at(place: Place | None) -> View:
+    return WHOLE if place is None else View(place)
 
 
 _NOWHERE = Place((), (), 0)
@@ -153,6 +162,8 @@ class Reader:
     __slots__ = ("like", "name", "recipe", "seen", "stored")
 
     def __init__(self, stored: Stored, recipe: Recipe, t: Tensor):
+        stored.several = stored.several or stored.read
+        stored.read = True
         self.stored = stored
         self.recipe = recipe
         self.like = Layout.of(t)
@@ -160,7 +171,12 @@ class Reader:
         self.seen: Callable[[Tensor], None] | None = None  #: is told what backward reads
 
     def unpack(self) -> Tensor:
-        if torch.is_grad_enabled():  # with create_graph
+        if (
+            is_transforming()
+        ):  # backward of an ordinary graph, called by a function under a transform
+            with untransformed(), torch.no_grad():
+                t = self._made()
+        elif torch.is_grad_enabled():  # with create_graph
             with torch.no_grad():
                 t = self._made()
         else:

@@ -18,18 +18,19 @@ from torch import Tensor
 
 from actzip.autograd.microbatch_formulas import FORMULAS
 from actzip.autograd.recipe import Bits, Reader, Shape, View
-from actzip.autograd.slots import Node, op
+from actzip.autograd.slots import Node
 from actzip.autograd.stored import Stored
 from actzip.codecs.base import Codec, Payload
 from actzip.codecs.split import Split, cuts
+from actzip.control.op import Op
 from actzip.torch_private import disabled_torch_function, make_wrapper_subclass, tree_map_only
 
 _aten = torch.ops.aten
 
 
-def parts_of(node: Node, slot: str, t: Tensor, limit: int | None) -> int:
+def parts_of(node: Node, op: Op, slot: str, t: Tensor, limit: int | None) -> int:
     """In how many parts the node's backward reads t: 1 unless its operands are over the limit."""
-    if limit is None or t.dim() < 2 or op(type(node).__name__).sliced != slot:
+    if limit is None or t.dim() < 2 or op.sliced != slot:
         return 1
     operands: int = (t.numel() + math.prod(node._input_metadata[0].shape)) * t.itemsize
     return max(1, min(t.shape[0], -(-operands // limit)))

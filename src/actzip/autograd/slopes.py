@@ -38,3 +38,13 @@ def slopes(
         grads = torch.autograd.grad(y, list(leaves.values()), root, allow_unused=True)
     pairs = zip(leaves, grads, strict=True)
     return {s: g.float().square() for s, g in pairs if g is not None}
+
+
+def unevenness(stored: Stored, x: Tensor) -> Tensor | None:
+    """Error variance of each element of x, as decoded, in parts of that of the even code; None
+    where that is the same for all."""
+    codec = stored.value.codec if isinstance(stored.value, Payload) else None
+    if codec is None or codec.even() == codec:
+        return None
+    largest, unit = codec.max_error(x), codec.even().max_error(x)
+    return None if largest is None or unit is None else (largest / unit).square().float()

@@ -8,13 +8,15 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from actzip.autograd.identity import Place
+from actzip import planning
+from actzip.autograd.identity import Key, Place
 from actzip.autograd.offload import bring
+from actzip.autograd.slots.noise import Scales
 from actzip.codecs.base import Payload
 from actzip.memory.buffers import Buffers, Slabs
 from actzip.methods.base import Role
@@ -67,11 +69,14 @@ class Stored:
         "_coded",
         "_decoded",
         "_lent",
+        "_live",
         "bits",
         "buffers",
         "copied",
+        "read",
         "relu",
         "role",
+        "several",
         "site",
         "value",
     )
@@ -90,14 +95,23 @@ class Stored:
         self.relu = False  #: the bits are ReLU's: on where the value is positive
         self.copied = False  #: copies of it are read from here: edits of it must not reach them
         self.site = ""  #: the name of the site that its values are stored for
-        self._decoded: tuple[StorageWeakRef, Place, torch.dtype] | None = None
+        self.read = self.several = False  #: a slot reads it, and more than one
+        self._live: dict[int, weakref.ref[Stored]] | None = None  # the pool's, once it is there
+        self._decoded: tuple[Any, Place, torch.dtype] | None = None
         self._lent: Tensor | None = None
         self._coded = False
         self._settle()
 
     def __del__(self) -> None:
+        if self._live is not None:
+            self._live.pop(id(self), None)
         if self._coded:
             self.buffers.leave()
+
+    def count(self, live: dict[int, weakref.ref[Stored]]) -> None:
+        """Be among these as long as it is there."""
+        self._live = live
+        live[id(self)] = weakref.ref(self)
 
     def _settle(self) -> None:
         """Buffers are held only while some payload may still ask for one."""
@@ -148,23 +162,33 @@ class Stored:
             return self.value.get()
         assert self.value is not None, "a mask was asked for values"
         if self._decoded is not None and given is None:
-            ref, place, dtype = self._decoded
-            storage = storage_from_weak(ref.cdata)
-            if storage is not None:
+            again = self._again(*self._decoded)
+            if again is not None:
                 del lent
-                empty = torch.empty(0, dtype=dtype, device=storage.device)
-                return empty.set_(storage, place.offset, place.size, place.stride)
+                return again
         if isinstance(self.value, Source):
             made = self._masked(self.value.get(given))
             return made if given is not None else self._remember(made)
         decoded = self.decode(self.value)
         if self.relu and self.bits is not None and not self.value.codec.keeps_zeros:
             decoded.mul_(self.decode(self.bits))  # what ReLU made zero is known to be zero
-        return self._remember(decoded)
+        return self._remember(decoded) if self.several else decoded
+
+    @staticmethod
+    def _again(ref: Any, place: Place, dtype: torch.dtype) -> Tensor | None:
+        """What was decoded before, if somebody still holds it."""
+        if isinstance(ref, weakref.ref):  # of a plan: its storages do not make tensors
+            return cast("Tensor | None", ref())
+        storage = storage_from_weak(ref.cdata)
+        if storage is None:
+            return None
+        empty = torch.empty(0, dtype=dtype, device=storage.device)
+        return empty.set_(storage, place.offset, place.size, place.stride)
 
     def lend(self) -> Tensor:
         """The values for something that is made from them: its own reader, which mostly comes next,
         finds them decoded."""
+        self.several = True
         values = self.tensor()
         if isinstance(self.value, Payload):
             self._lent = values
@@ -178,8 +202,9 @@ class Stored:
 
     def _remember(self, values: Tensor) -> Tensor:
         """As long as somebody holds them nobody else needs to make them again."""
-        storage = StorageWeakRef(values.untyped_storage())
-        self._decoded = storage, Place.of(values), values.dtype
+        fake = planning.is_fake(values)
+        ref = weakref.ref(values) if fake else StorageWeakRef(values.untyped_storage())
+        self._decoded = ref, Place.of(values), values.dtype
         return values
 
     def decode(self, payload: Payload) -> Tensor:
@@ -197,15 +222,49 @@ class Stored:
         return self.buffers.empty(payload.shape, payload.stride, payload.dtype, device)
 
 
+class StoredByKey:
+    """Stored tensors that are still there, by their keys; a WeakValueDictionary that does not tidy
+    up takes a third of the time, and a pass is soon over."""
+
+    __slots__ = ("_refs",)
+
+    def __init__(self) -> None:
+        self._refs: dict[Key, weakref.ref[Stored]] = {}
+
+    def get(self, key: Key) -> Stored | None:
+        ref = self._refs.get(key)
+        return None if ref is None else ref()
+
+    def __getitem__(self, key: Key) -> Stored:
+        stored = self.get(key)
+        if stored is None:
+            raise KeyError(key)
+        return stored
+
+    def __setitem__(self, key: Key, stored: Stored) -> None:
+        self._refs[key] = weakref.ref(stored)
+
+    def __delitem__(self, key: Key) -> None:
+        del self._refs[key]
+
+    def __contains__(self, key: Key) -> bool:
+        return self.get(key) is not None
+
+    def clear(self) -> None:
+        self._refs.clear()
+
+
 class Pool:
     """The memory of one session, and what is stored in it at this moment."""
 
     def __init__(self) -> None:
         self.slabs = Slabs()
         self.buffers = Buffers()
-        self.live: weakref.WeakSet[Stored] = weakref.WeakSet()
+        self.scales = Scales()
+        self.live: dict[int, weakref.ref[Stored]] = {}  #: by id; a WeakSet takes ten times as long
 
     @property
     def nbytes(self) -> int:
         """Payload bytes held now, for all graphs that are alive."""
-        return sum(stored.nbytes for stored in list(self.live))
+        found = [ref() for ref in list(self.live.values())]
+        return sum(stored.nbytes for stored in found if stored is not None)

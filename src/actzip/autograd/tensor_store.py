@@ -5,8 +5,6 @@ Carries out decisions, and writes down who holds the bytes.
 
 from __future__ import annotations
 
-import weakref
-
 import torch
 from torch import Tensor
 
@@ -20,7 +18,7 @@ from actzip.autograd.offload import send
 from actzip.autograd.recipe import Copy, Reader, View, unpack
 from actzip.autograd.seeds import seeds
 from actzip.autograd.sliced_tensor import beside, cut
-from actzip.autograd.stored import Kept, Pool, Source, Stored
+from actzip.autograd.stored import Kept, Pool, Source, Stored, StoredByKey
 from actzip.codecs import BitMask, Keep
 from actzip.codecs.base import Codec, Payload
 from actzip.methods.base import STRENGTH, Role
@@ -33,7 +31,7 @@ class TensorStore:
         self._pool = pool
         self._seeds = seeds(seed)
         self._swap = swap
-        self._stored: weakref.WeakValueDictionary[Key, Stored] = weakref.WeakValueDictionary()
+        self._stored = StoredByKey()
         self._values: dict[Key, Row] = {}  # whose values they are
         self._bits: dict[Key, Row] = {}  # whose mask it is
         self._kept: dict[int, Row] = {}  # whose is the storage that autograd keeps
@@ -44,9 +42,11 @@ class TensorStore:
         self.savers: dict[Key, set[int]] = {}  #: the nodes that saved it
         self.noise: dict[int, Operand] = {}  #: what the node of a dropout saved
         self.deferred = DeferredMask()
+        self.scales = pool.scales  #: of dropouts
 
     def close(self) -> None:
         """The pass is over: nothing of its graph is held."""
+        self._stored.clear()
         self.left.clear()
         self.savers.clear()
         self.noise.clear()
@@ -112,7 +112,7 @@ class TensorStore:
         self, role: Role, value: Payload | Source | None, bits: Payload | None = None
     ) -> Stored:
         stored = Stored(self._pool.buffers, role, value, bits)
-        self._pool.live.add(stored)
+        stored.count(self._pool.live)
         return stored
 
     def encode(self, t: Tensor, codec: Codec, seed: int | None = None) -> Payload:
@@ -150,6 +150,8 @@ class TensorStore:
             stored = self._put_bits(saved, decision.payload)
         elif decision.derivation is not None:
             stored = self._derive(saved, decision.derivation, decision.role or Role.EXACT)
+            if row.role is Role.MASK:  # the mask is in what is made again
+                stored.relu, self._bits[saved.want.key] = True, row
         else:
             assert decision.payload is not None, "stored without a payload"
             stored = self._put(saved, decision.payload, decision.role or row.role)

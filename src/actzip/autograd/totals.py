@@ -57,7 +57,7 @@ class Totals:
                 self._earlier = self.sums()
             self.last = forward_pass
             # to ask every stored tensor takes longer than to add up the rows
-            live = forward_pass.coded_bytes if alone else self._pool.nbytes
+            live = forward_pass.ledger.coded_bytes if alone else self._pool.nbytes
             self.step_peak = max(self.step_peak, live)
             self.peak = max(self.peak, live)
 

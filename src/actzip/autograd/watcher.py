@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -14,7 +15,9 @@ from torch.overrides import TorchFunctionMode
 from actzip.autograd.compiled import not_compiled, traced
 from actzip.autograd.forward_pass import ForwardPass
 from actzip.autograd.identity import node_of, tensors_in
+from actzip.autograd.slots import IDLE
 from actzip.autograd.slots.derivations import drops
+from actzip.autograd.transforms import INSIDE, is_transforming, untransformed
 from actzip.torch_private import get_tracing_state
 
 #: AccumulateGrad's sequence number: parameters end every walk.
@@ -55,7 +58,7 @@ class Watcher(TorchFunctionMode):
 
     Nodes are told apart by their sequence numbers: those from before the pass began belong to
     somebody else (another model's graph, a hidden state kept from the last step). All numbers up
-    to `_last` were seen, and none above `_highest`.
+    to `_last` were seen, of those above it the ones in `_ahead`, and none above `_highest`.
 
     Without a root module nobody says when a forward pass ends, so a backward pass ends it, and
     the next op begins a new one: a whole training loop may run inside one `with`.
@@ -79,15 +82,17 @@ class Watcher(TorchFunctionMode):
         self._open()
 
     def _open(self) -> None:
-        self.forward_pass = self._begin()
-        self._first = self._last = self._highest = _sequence_now()
-        self._seen = {_LEAF}
+        with untransformed():
+            self.forward_pass = self._begin()
+        self._last = self._highest = _sequence_now()
+        self._ahead = {_LEAF}
         self._others: list[range] = []  # nodes made while it was paused
 
     def pause(self) -> None:
         """Another watcher takes over; it might edit the ReLU's result that waits."""
         self.paused = self.forward_pass.gave_way = True
-        self.forward_pass.settle()
+        with untransformed():
+            self.forward_pass.settle()
         self._away = _sequence_now()
 
     def resume(self) -> None:
@@ -100,8 +105,9 @@ class Watcher(TorchFunctionMode):
         self._highest = max(self._highest, now)
 
     def _close(self) -> None:
-        self.forward_pass.close()
-        self._finished(self.forward_pass)
+        with untransformed():
+            self.forward_pass.close()
+            self._finished(self.forward_pass)
 
     @not_compiled
     def __torch_function__(
@@ -110,42 +116,56 @@ class Watcher(TorchFunctionMode):
         if is_compiling():  # Dynamo traces this function: it must find nothing of ours
             traced(self.key)
             return func(*args, **(kwargs or {}))
-        if func in _SPECIAL or self.forward_pass.defers:
-            self._before(func, args)
+        inside = is_transforming()
+        if self.forward_pass.deferred.waits or func in _SPECIAL:
+            self._before(func, args, inside)
         out = func(*args, **kwargs) if kwargs else func(*args)
+        if inside:
+            self.forward_pass.passed_over(INSIDE)
+            return out
         try:
             if isinstance(out, Tensor):
                 node = node_of(out)
-                if node is not None:
-                    self._met(node, func, args, kwargs, out)
+                # a number that was seen: the call made no node, as an edit under no_grad does not
+                if node is not None and (number := node._sequence_nr()) > self._last:
+                    if self.forward_pass.derives:
+                        self._made(node, number, func, args, kwargs, out)
+                    else:
+                        self._walk(node, number, args, kwargs)
+                    if self.forward_pass.copies.pending:
+                        self.forward_pass.returned(out)
             elif isinstance(out, (tuple, list)):
                 for item in out:
                     if isinstance(item, Tensor) and (node := node_of(item)) is not None:
-                        self._walk(node, args, kwargs)
-            self.forward_pass.returned(out)
+                        self._walk(node, node._sequence_nr(), args, kwargs)
+                if self.forward_pass.copies.pending:
+                    self.forward_pass.returned(out)
         except Exception as error:
             if not self.forward_pass.contain(error):
                 raise
         return out
 
-    def _met(self, node: Any, func: Any, args: tuple[Any, ...], kwargs: Any, out: Tensor) -> None:
+    def _made(
+        self, node: Any, number: int, func: Any, args: tuple[Any, ...], kwargs: Any, out: Tensor
+    ) -> None:
         """The node of a call's result: if the call made no other, it can perhaps be made again."""
-        alone = node._sequence_nr() == self._highest + 1 and get_tracing_state() is None
+        alone = number == self._highest + 1 and get_tracing_state() is None
         late = alone and drops(func)  # made from what its node saves, which must be looked at first
         if alone and not late:
             self.forward_pass.made(node, func, args, kwargs, out)
-        self._walk(node, args, kwargs)
+        self._walk(node, number, args, kwargs)
         if late:
             self.forward_pass.made(node, func, args, kwargs, out)
 
-    def _before(self, func: Any, args: tuple[Any, ...]) -> None:
-        """What must be done before the op runs."""
+    def _before(self, func: Any, args: tuple[Any, ...], inside: bool) -> None:
+        """What must be done before the op runs, perhaps inside a transform."""
         try:
-            if func in _BACKWARD and self.forward_pass.root is None:
+            if func in _BACKWARD and self.forward_pass.root is None and not inside:
                 self._close()
                 self._open()
-            if self.forward_pass.defers and func not in _LAYERS:
-                self.forward_pass.settle()
+            if self.forward_pass.deferred.waits and (inside or func not in _LAYERS):
+                with untransformed():
+                    self.forward_pass.settle()
             if func in _EXPOSES:
                 self.forward_pass.expose(args[0])
         except Exception as error:
@@ -154,52 +174,66 @@ class Watcher(TorchFunctionMode):
 
     def abandon(self) -> None:
         """The pass ended by an exception: there is nothing to tell of it."""
-        self.forward_pass.close()
+        with untransformed():
+            self.forward_pass.close()
 
     def finish(self, output: object = None) -> None:
         """The pass is over; a custom Function at its very end is met through the output."""
         try:
             for t in tensors_in(output, depth=4):
-                node = node_of(t)
+                node = None if is_transforming() else node_of(t)
                 if node is not None:
-                    self._walk(node, (), None)
+                    self._walk(node, node._sequence_nr(), (), None)
         except Exception as error:
             if not self.forward_pass.contain(error):
                 raise
         self._close()
 
-    def _walk(self, node: Any, args: tuple[Any, ...], kwargs: Any) -> None:
+    def _walk(self, node: Any, number: int, args: tuple[Any, ...], kwargs: Any) -> None:
+        """Visit this node, the one of that number, and what is new behind it."""
         if get_tracing_state() is not None:
             return  # torch.jit.trace would record what we do
-        seen, first = self._seen, self._first
-        number = node._sequence_nr()
         if number == self._last + 1:  # numbers are given in turn: no other is new
-            seen.add(number)
-            self._last = self._highest = number
+            self._last = number
+            self._highest = max(self._highest, number)
             self.forward_pass.visit(node, number, args, kwargs)
             return
+        found = self._new(node, number)
+        if not found:
+            return
+        if len(found) > 1:
+            found.sort(key=itemgetter(0))  # in the order in which the ops ran
+        self._highest = max(self._highest, found[-1][0])
+        if self._others:
+            others = self._others
+            found = [pair for pair in found if not any(pair[0] in numbers for numbers in others)]
+        self.forward_pass.visited = True
+        for number, node in found:
+            if type(node) not in IDLE:
+                self.forward_pass.visit(node, number, args, kwargs)
+
+    def _new(self, node: Any, number: int) -> list[tuple[int, Any]]:
+        """This node and all behind it that were not seen yet, with their numbers."""
+        last, ahead = self._last, self._ahead
+        top = number
+        missing = number - last if len(ahead) == 1 else 0  # so many can be new; 0: nobody knows
         found = []
         stack = [node]
         while stack:
             node = stack.pop()
             number = node._sequence_nr()
-            if number in seen or number < first:
+            if number <= last or number in ahead:
                 continue
-            seen.add(number)
-            if not self._others or not any(number in others for others in self._others):
-                found.append((number, node))
+            ahead.add(number)
+            found.append((number, node))
+            missing -= number <= top  # those of other threads have other numbers
+            if not missing:
+                break
             for parent, _ in node.next_functions:
                 if parent is not None:
                     stack.append(parent)
-        if len(found) > 1:
-            found.sort(key=_number)  # in the order in which the ops ran
-        if found:
-            self._highest = max(self._highest, found[-1][0])
-        while self._last + 1 in seen:
-            self._last += 1
-        for number, node in found:
-            self.forward_pass.visit(node, number, args, kwargs)
-
-
-def _number(found: tuple[int, Any]) -> int:
-    return found[0]
+        while last + 1 in ahead:
+            last += 1
+            ahead.remove(last)
+        self._last = last
+        return found

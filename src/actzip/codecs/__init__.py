@@ -11,6 +11,7 @@ from actzip.codecs.index import Index
 from actzip.codecs.keep import Keep
 from actzip.codecs.mask import BitMask
 from actzip.codecs.payload import Payload, PayloadError
+from actzip.codecs.rectified import Rectified
 from actzip.codecs.registry import register, registered
 from actzip.codecs.shape import Shape
 from actzip.codecs.split import Split
@@ -29,6 +30,7 @@ __all__ = [
     "Keep",
     "Payload",
     "PayloadError",
+    "Rectified",
     "Shape",
     "Split",
     "Window",

@@ -92,18 +92,20 @@ class Codec(ABC):
             if coded.known is not None:
                 object.__setattr__(payload, "known", coded.known)
             if coded.word is not None:
-                unsettled.hold(payload, x, coded.word, coded.most, coded.unit)
+                loud = coded.unit > 0  # groups without room are NaN; a mask would just be wrong
+                unsettled.hold(payload, x, coded.word, coded.most, coded.unit, loud=loud)
         return payload
 
     def decode(self, payload: Payload, out: Tensor | None = None) -> Tensor:
         if (other := self._other(payload)) is not None:
             return other.decode(payload, out)
-        return self._write(payload, out, self._decode)
+        values = self._write(payload, out, self._decode)
+        return values if payload.doubt is None else payload.doubt.correct(values)
 
     def _other(self, payload: Payload) -> Codec | None:
         """The codec that keeps the tensor instead of this one, once the device has spoken."""
         if payload.doubt is not None:
-            payload.doubt.settle()
+            unsettled.look()
         return payload.codec if payload.made_by is not None and payload.made_by == self else None
 
     def used(self, payload: Payload) -> Tensor:
@@ -154,6 +156,11 @@ class Codec(ABC):
 
     def finer(self, level: int) -> Codec:
         """The same format with errors 2^level times smaller, as far as the format goes."""
+        return self
+
+    def even(self) -> Codec:
+        """The same format with one error for all elements of a channel, that which is its option's
+        unit: what `max_error` is in parts of for a code that has several."""
         return self
 
     def precision(self) -> tuple[str, float] | None:

@@ -94,6 +94,9 @@ class Dithered(Codec):
     def finer(self, level: int) -> Codec:
         return dataclasses.replace(self, error=mapped(self.error, lambda e: e / 2**level))
 
+    def even(self) -> Codec:
+        return dataclasses.replace(self, coarser=1.0)
+
     def precision(self) -> tuple[str, float] | None:
         return "error", mean(self.error)
 
@@ -168,7 +171,18 @@ class Dithered(Codec):
         return dense.view(-1, channels, x.stride(self.channel_dim % x.dim()))
 
     def _layout(self, x: Tensor) -> DitheredLayout:
-        """Of a tensor as `_view` has it."""
+        """Of a tensor as `_view` has it; the last one is kept, for decoding and the next tensor."""
+        key = (x.shape, x.dtype, x.device)
+        kept: tuple[object, DitheredLayout] | None = self.__dict__.get("_kept")
+        if kept is None or kept[0] != key:
+            kept = (key, self._new_layout(x))
+            object.__setattr__(self, "_kept", kept)
+        return kept[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_kept"}
+
+    def _new_layout(self, x: Tensor) -> DitheredLayout:
         errors, origins = _each(self.error), _each(0.0 if self.origin is None else self.origin)
         if x.shape[1] == 1:  # expanded channels are stored once, with the strictest bound of them
             errors, origins = (min(errors),), origins[:1]

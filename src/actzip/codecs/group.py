@@ -105,7 +105,8 @@ class Group(Codec):
             raise ValueError(f"{self!r} has no code for zero; use Group(..., zero=True)")
         if (other := self._other(payload)) is not None:
             return other.mask(payload, out)
-        return self._write(payload, out, self._decode_mask)
+        found = self._write(payload, out, self._decode_mask)
+        return found if payload.doubt is None else payload.doubt.correct(found, mask=True)
 
     def max_error(self, x: Tensor) -> Tensor:
         """The bound of the class docstring for each element; 0 in raw groups and for kept zeros."""

@@ -85,6 +85,17 @@ class Payload:
             self.doubt.settle()
         return self.codec.used(self)
 
+    def decided(self, doubt: Doubt, word: int) -> None:
+        """What the device said of it has come (unsettled.py): spare bytes, or the tensor itself."""
+        if word <= doubt.most:
+            object.__setattr__(self, "spare", (doubt.most - word) * doubt.unit)
+            return
+        exact = self.codec.exactly()
+        kept = exact.encode(doubt.x)
+        for name, value in (("made_by", self.codec), ("codec", exact), ("data", kept.data)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "known", kept.known)
+
     def __getstate__(self) -> dict[str, Any]:
         """All fields: whoever unpickles or copies it has it from outside."""
         data = self.used()

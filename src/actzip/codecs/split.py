@@ -109,6 +109,8 @@ class Split(Codec):
             )
             if payload.made_here:
                 object.__setattr__(ours(piece), "known", part.known)
+            if payload.doubt is not None:
+                object.__setattr__(piece, "doubt", payload.doubt.of_part(first, last))
             found.append(Piece(first, last, piece))
             start += _aligned(length)
         return found

@@ -1,12 +1,15 @@
-"""What only the device knows of a payload, looked at once for many of them.
+"""What only the device knows of something that was stored, and the host learns later.
 
 On a CPU a kernel's word is read at once: how many groups are raw, whether a value did not fit. On
-any other device reading it would hold up the host in every encode. There the payload has a bounded
+any other device reading it would hold up the host in every encode. There a payload has a bounded
 room for raw groups, 1/512 of the tensor and at least one group, and the word stays on the device
-with the tensor that it is about. `settle` reads all such words in one copy: when a payload is
-decoded, copied or written for the first time, which is once a pass, or when HELD bytes of tensors
-wait. A payload whose word is bad (more raw groups than there was room for, a value that does not
-fit) then keeps its tensor exactly instead: never a wrong value, and no wait where all is well.
+with the tensor that it is about. Words travel to the host together, in one copy that nobody waits
+for (kernels/transfers.py): when something in doubt is decoded for the first time, which is once a
+pass, or when many tensors wait. A payload whose word is bad (more raw groups than there was room
+for, a value that does not fit) then keeps its tensor exactly instead.
+
+What is decoded before its word has come is right already: the device itself takes the tensor's
+values where the word is bad (`Doubt.correct`). So the values do not depend on when a word comes.
 """
 
 from __future__ import annotations
@@ -14,18 +17,18 @@ from __future__ import annotations
 import threading
 import warnings
 import weakref
-from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from actzip.codecs.payload import Payload
+from actzip.codecs.memory_order import unexpand
+from actzip.kernels.transfers import Transfer, is_capturing
 
-#: Bytes of tensors that may wait for a word; then the host looks.
+#: Bytes of tensors that may wait for a word; then the host waits for the oldest.
 HELD = 1 << 28
+_BATCH = 4  #: so many copies carry the words of HELD bytes
 _ROOM = 512
 
 
@@ -39,79 +42,155 @@ def room(elements: int, group: int) -> int:
     return min(elements, max(group, elements // _ROOM))
 
 
+class Doubtful(Protocol):
+    """What waits for a word: a payload, or a way to make a tensor again."""
+
+    @property
+    def doubt(self) -> Doubt | None:
+        """What is not known of it yet; `hold` sets it."""
+
+    def decided(self, doubt: Doubt, word: int) -> None:
+        """The word has come: at most `doubt.most`, or `doubt.x` must be kept exactly."""
+
+
 @dataclass(eq=False)
 class Doubt:
-    """A word on the device: at most `most`, or the payload is not what it should be."""
+    """A word on the device: at most `most`, or what was stored is not what it should be."""
 
     x: Tensor
     version: int
     word: Tensor
-    most: int
-    unit: int
+    most: int = 0
+    unit: int = 0  #: bytes that are spare for each that the word is below `most`
 
     def settle(self) -> None:
         settle()
+
+    @property
+    def edited(self) -> bool:
+        """Whether the tensor is no longer what was stored: it cannot help then."""
+        return version_of(self.x) != self.version
 
     @property
     def told(self) -> tuple[Tensor, int, int]:
         """Word, limit and unit, without the tensor."""
         return self.word, self.most, self.unit
 
+    def of_part(self, first: int, last: int) -> Doubt:
+        """The same of some samples: one bad part is a bad whole."""
+        return Doubt(self.x[first:last], self.version, self.word, self.most)
+
+    def correct(self, values: Tensor, *, mask: bool = False) -> Tensor:
+        """`values` as decoded, or the tensor's own where the word is bad; the host asks nothing."""
+        if self.edited:
+            return values
+        target = unexpand(values)
+        own = self.x[tuple(slice(0, size) for size in target.shape)]
+        own = (own != 0).to(values.dtype) if mask else own
+        torch.where(self.word.view(()) > self.most, own, target, out=target)
+        return values
+
+
+@dataclass(eq=False)
+class _Batch:
+    """Words that travel together, and who waits for them."""
+
+    holders: list[weakref.ref[Doubtful]]
+    transfer: Transfer
+    nbytes: int
+
 
 _LOCK = threading.RLock()
-_WAITING: list[weakref.ref[Payload]] = []
-_held = 0
+_OPEN: list[weakref.ref[Doubtful]] = []  # whose words are still on the device
+_SENT: list[_Batch] = []
+_held = 0  # bytes of tensors that wait
+_open = 0  # those of them whose words are still on the device
 
 
-def hold(payload: Payload, x: Tensor, word: Tensor, most: int, unit: int) -> None:
-    """Have the payload wait for this word of x, the tensor that was encoded."""
-    global _held
-    doubt = Doubt(x.detach(), _version(x), word.detach(), most, unit)
-    object.__setattr__(payload, "doubt", doubt)
+def hold(
+    holder: Doubtful, x: Tensor, word: Tensor, most: int = 0, unit: int = 0, *, loud: bool = False
+) -> None:
+    """Have it wait for this word of x, the tensor that was stored.
+
+    loud: a bad word shows as NaN in what is decoded. In a captured graph no word ever comes, so x
+    would stay for ever: there what is loud does without.
+    """
+    global _held, _open
+    if loud and is_capturing(x.device):
+        return
+    doubt = Doubt(x.detach(), version_of(x), word.detach(), most, unit)
+    object.__setattr__(holder, "doubt", doubt)
     with _LOCK:
-        _WAITING.append(weakref.ref(payload))
+        _OPEN.append(weakref.ref(holder))
         _held += x.nbytes
-        if _held > HELD:
-            settle()
+        _open += x.nbytes
+        if is_capturing(x.device):
+            return
+        if _open > HELD // _BATCH:
+            _send()
+        while _held > HELD and _SENT:
+            _read(_SENT.pop(0))
+
+
+def look() -> None:
+    """Send the words that are still on the device, and use those that have come; never waits."""
+    with _LOCK:
+        _send()
+        while _SENT and _SENT[0].transfer.arrived():
+            _read(_SENT.pop(0))
 
 
 def settle() -> None:
-    """Read the words that wait: one copy for each device."""
-    global _held
+    """Use all words, and wait for those that have not come."""
     with _LOCK:
-        there = [payload for ref in _WAITING if (payload := ref()) is not None]
-        _WAITING.clear()
-        _held = 0
-        by_device: dict[torch.device, list[tuple[Payload, Doubt]]] = defaultdict(list)
-        for payload in there:
-            if payload.doubt is not None:
-                by_device[payload.doubt.word.device].append((payload, payload.doubt))
-        for pairs in by_device.values():
-            words = torch.stack([doubt.word.view(()) for _, doubt in pairs]).tolist()
-            for (payload, doubt), word in zip(pairs, words, strict=True):
-                _settle(payload, doubt, word)
+        _send()
+        while _SENT:
+            _read(_SENT.pop(0))
 
 
-def _settle(payload: Payload, doubt: Doubt, word: int) -> None:
-    object.__setattr__(payload, "doubt", None)
-    if word <= doubt.most:
-        object.__setattr__(payload, "spare", (doubt.most - word) * doubt.unit)
-        return
-    if _version(doubt.x) != doubt.version:
-        warnings.warn(
-            f"{payload.codec!r}: a tensor of shape {payload.shape} holds more values that are no "
-            "numbers than there was room for, and was edited before that was known; those groups "
-            "come back as NaN. Keep this tensor with Keep().",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return
-    exact = payload.codec.exactly()
-    kept = exact.encode(doubt.x)
-    for name, value in (("made_by", payload.codec), ("codec", exact), ("data", kept.data)):
-        object.__setattr__(payload, name, value)
-    object.__setattr__(payload, "known", kept.known)
+def _send() -> None:
+    global _open, _held
+    waiting: dict[torch.device, list[tuple[weakref.ref[Doubtful], Doubt]]] = {}
+    for ref in _OPEN:
+        holder = ref()
+        if holder is not None and holder.doubt is not None:
+            waiting.setdefault(holder.doubt.word.device, []).append((ref, holder.doubt))
+    _OPEN.clear()
+    _held -= _open
+    _open = 0
+    for device, pairs in waiting.items():
+        if is_capturing(device):
+            continue
+        nbytes = sum(doubt.x.nbytes for _, doubt in pairs)
+        _held += nbytes
+        words = torch.stack([doubt.word.view(()).to(torch.int64) for _, doubt in pairs])
+        _SENT.append(_Batch([ref for ref, _ in pairs], Transfer(words), nbytes))
 
 
-def _version(x: Tensor) -> int:
+def _read(batch: _Batch) -> None:
+    global _held
+    _held -= batch.nbytes
+    for ref, word in zip(batch.holders, batch.transfer.read(), strict=True):
+        holder = ref()
+        if holder is None or holder.doubt is None:
+            continue
+        doubt = holder.doubt
+        object.__setattr__(holder, "doubt", None)
+        if word > doubt.most and doubt.edited:
+            _warn(holder, doubt)
+        else:
+            holder.decided(doubt, word)
+
+
+def _warn(holder: Doubtful, doubt: Doubt) -> None:
+    warnings.warn(
+        f"{getattr(holder, 'codec', holder)!r}: a tensor of shape {tuple(doubt.x.shape)} could not "
+        "be stored so (mostly: more values that are no numbers than there was room for, which come "
+        "back as NaN), and was edited before that was known. Keep this tensor with Keep().",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def version_of(x: Tensor) -> int:
     return 0 if x.is_inference() else x._version

@@ -52,6 +52,7 @@ def compare(
     data: options.Data = None,
     model: options.Model = None,
     size: options.Size = None,
+    lora: options.Lora = None,
     epochs: options.Epochs = None,
     batch: options.Batch = None,
     accumulate: options.Accumulate = None,

@@ -41,6 +41,7 @@ def max_batch(
     data: options.Data = None,
     model: options.Model = None,
     size: options.Size = None,
+    lora: options.Lora = None,
     optimizer: options.Optimizer = None,
     precision: options.Precision = None,
     channels_last: options.ChannelsLast = None,

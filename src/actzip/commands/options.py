@@ -36,6 +36,9 @@ Task = Annotated[str | None, option(one_of(TASKS) + " Left out: what the data ar
 Data = Annotated[str | None, option("A built-in name or the path of your own data.")]
 Model = Annotated[str | None, option("A model of the task; a wrong name lists them.")]
 Size = Annotated[list[str] | None, option("name=value, of the model: width=32.")]
+Lora = Annotated[
+    int | None, option("Short for --size lora=…: train adapters of this rank, not the weights.")
+]
 Epochs = Annotated[int | None, option("Passes over the training examples.")]
 Batch = Annotated[int | None, option("Examples of a step.")]
 Accumulate = Annotated[int | None, option("Parts of a batch, one backward each.")]
@@ -71,6 +74,8 @@ def given(params: dict[str, Any]) -> dict[str, Any]:
     found = {name: params[name] for name in known & set(params) if params[name] is not None}
     if params.get("size"):
         found["sizes"] = pairs(params["size"])
+    if params.get("lora") is not None:
+        found["sizes"] = {**found.get("sizes", {}), "lora": params["lora"]}
     return found
 
 

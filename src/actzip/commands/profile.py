@@ -40,6 +40,7 @@ def profile(
     data: options.Data = None,
     model: options.Model = None,
     size: options.Size = None,
+    lora: options.Lora = None,
     batch: options.Batch = None,
     channels_last: options.ChannelsLast = None,
     side: options.Side = None,

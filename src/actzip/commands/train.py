@@ -47,6 +47,7 @@ def train(
     option: Annotated[list[str] | None, options.option("name=value, of the method.")] = None,
     bits: Annotated[float | None, options.option("Short for --option bits=….")] = None,
     size: options.Size = None,
+    lora: options.Lora = None,
     epochs: options.Epochs = None,
     batch: options.Batch = None,
     accumulate: options.Accumulate = None,

@@ -91,11 +91,11 @@ class Front(ops.Hearer):
         run = _Run(trace, path, int(graph["packs"]), not running)
         for said in graph["left"]:
             if said.get("small"):
-                trace.add_small(int(said["bytes"]))
+                trace.ledger.add_small(int(said["bytes"]))
             else:
                 nbytes = int(said["bytes"])
                 where, why = site_of(said, path), said["reason"]
-                trace.add(Row(where, nbytes, Fate.LEFT, nbytes, reason=why))
+                trace.ledger.rows.append(Row(where, nbytes, Fate.LEFT, nbytes, reason=why))
         self._local.run = run
         self._count(run, 0)
         return seed
@@ -129,5 +129,5 @@ class Front(ops.Hearer):
         else:
             row.fate = Fate.BITS if isinstance(codec, BitMask) else Fate.STORED
             row.codec, row.precision = repr(codec), codec.precision()
-        run.trace.add(row)
+        run.trace.ledger.rows.append(row)
         self._count(run, 1)

@@ -39,8 +39,11 @@ class Trail:
     weight: Tensor  #: of each channel: E‖ΔgX's common part‖²·M = s²·weight
 
 
-def trail(b: Backward) -> Trail | None:
-    """From the backward of a BatchNorm in training; None of any other op."""
+def trail(b: Backward, uneven: Tensor | None = None) -> Trail | None:
+    """From the backward of a BatchNorm in training; None of any other op.
+
+    `uneven`: the error variance of each element in parts of s², if they differ.
+    """
     if b.op.kind is not Kind.BATCH_NORM or not b.gives(0):
         return None
     if not b.saved.get("training", True):
@@ -52,7 +55,8 @@ def trail(b: Backward) -> Trail | None:
     rest = [d for d in range(b.x.dim()) if d != 1]
     energy = torch.zeros_like(r)
     for i, j in chunks(b.x.shape[0], b.x.numel()):
-        energy += b.outer[i:j].to(r.dtype).square().sum(rest)
+        squares = b.outer[i:j].to(r.dtype).square()
+        energy += (squares if uneven is None else squares * uneven[i:j]).sum(rest)
     gamma = b.saved.get("weight")
     scale = r * r if gamma is None else r * r * gamma.float()
     return Trail(normal, scale.square() * energy)

@@ -10,7 +10,8 @@ may eb be, if the gradients of layer l may be off by E‖Δg‖² <= A_l? A laye
   (control/propagation.py).
 
 A share of A_l is for what travels, and is divided among the sites by control/waterfill.py. The rest
-is divided between own code and trail such that both take the fewest bits.
+is divided between own code and trail such that both take the fewest bits. A parameter that is no
+layer's, because its op stores nothing, an embedding say, only gets noise that travels.
 """
 
 from __future__ import annotations
@@ -85,18 +86,21 @@ def cheapest(
     trails: Trails,
     propagation: Propagation,
     worst: bool = False,
+    ends: float = np.inf,
 ) -> dict[str, Floats]:
     """eb of each site, one number or one per channel: of all shares for travelling noise the one
     that takes the fewest bits, -Σ log eb. Sites are in the order of forward.
 
     With several channels each adds the same to the gradients' error: of all ways to spread it
     this takes the fewest bits, as all channels have equally many elements.
+
+    ends  E‖Δg‖²/‖g‖² that parameters of ops that store nothing tolerate
     """
 
     def saved(found: Mapping[str, Floats]) -> float:
         return sum(site.elements * float(np.log(found[n]).mean()) for n, site in sites.items())
 
-    problem = _Problem(sites, trails, propagation, worst)
+    problem = _Problem(sites, trails, propagation, worst, ends)
     return max((problem.errors(share) for share in SHARES), key=saved)
 
 
@@ -109,6 +113,7 @@ class _Problem:
         trails: Trails,
         propagation: Propagation,
         worst: bool,
+        ends: float,
     ):
         self.sites, self.trails, self.worst = sites, trails, worst
         self.limits = {layer: v for site in sites.values() for layer, v in site.limits.items()}
@@ -122,10 +127,13 @@ class _Problem:
         self.noisy = [self._is_noisy(site) for site in sites.values()]
         at = list(self.limits)
         self.reach = np.zeros((len(at), len(sites)))  # R: layers, sites
+        self.reach_ends = np.zeros((propagation.ending, len(sites)))
+        self.ends = np.full(propagation.ending, ends)
         for j, site in enumerate(sites.values()):
             for layer, v in site.limits.items():
                 if (site.coefficients(v.reading, worst)[1] > 0).any():
                     self.reach[:, j] += propagation.relative(layer, at)
+                    self.reach_ends[:, j] += propagation.relative_at_ends(layer)
 
     def errors(self, share: float) -> dict[str, Floats]:
         """eb of each site."""
@@ -203,7 +211,8 @@ class _Problem:
         caps = np.array([self._noise(site, squares[n]) for n, site in self.sites.items()])
         pairs = zip(self.sites.values(), self.noisy, strict=True)
         weights = np.array([float(site.elements) if noisy else 0.0 for site, noisy in pairs])
-        rho = fill(weights, caps, self._rooms(share), self.reach)
+        rooms, reach = [self._rooms(share), self.ends], [self.reach, self.reach_ends]
+        rho = fill(weights, caps, np.concatenate(rooms), np.concatenate(reach))
         return {
             name: self._travelling(site, squares[name], cap, part)
             for (name, site), cap, part in zip(self.sites.items(), caps, rho, strict=True)

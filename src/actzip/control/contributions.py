@@ -7,14 +7,14 @@ travels to (control/propagation.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from actzip.control.layers import Layers
-from actzip.control.propagation import Propagation
+from actzip.control.propagation import Propagation, nonzero
 from actzip.control.reading import Reading, mean
 
 Floats = NDArray[np.float64]
@@ -61,11 +61,15 @@ def _scaled(r: Reading, by: float) -> Reading:
 
 
 def touched(
-    told: Layers, readings: Mapping[str, Reading], sizes: Mapping[int, float]
+    told: Layers,
+    readings: Mapping[str, Reading],
+    sizes: Mapping[int, float],
+    exact_zeros: Collection[str] = (),
 ) -> tuple[dict[str, Touched], list[str]]:
     """For every site that was read what its errors do, and the layers that the rows are of.
 
-    The last row is of no layer: parameters that store nothing here, an embedding say.
+    The last row is of no layer: parameters that store nothing here, an embedding say. Readings are
+    sums over elements that are not zero: all there is to sites whose codes have `exact_zeros`.
     """
     names = list(readings)
     place = {layer: i for i, layer in enumerate(names)}
@@ -73,7 +77,8 @@ def touched(
     found: dict[str, Touched] = {}
     for layer, r in readings.items():
         site = told.site(layer)
-        own, travels = r.channel_parameter.numpy(), r.channel_input.numpy()
+        all_of = 1.0 if site in exact_zeros else nonzero(r)
+        own, travels = r.channel_parameter.numpy() / all_of, r.channel_input.numpy() / all_of
         to = found.setdefault(site, Touched(np.zeros(len(own))))
         to.add(own, _unit(place[layer], len(names)))
         if travels.any():

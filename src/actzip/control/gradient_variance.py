@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.hooks import RemovableHandle, unserializable_hook
 
 PASSES = 3
@@ -36,13 +36,13 @@ class GradientVariance:
     """Remembers the gradients of the last passes, and compares them."""
 
     def __init__(self) -> None:
-        self._parameters: list[weakref.ref[nn.Parameter]] = []
+        self._parameters: list[weakref.ref[Tensor]] = []
         self._handles: list[RemovableHandle] = []
         # elements of gradients by the parameter's place, of the last passes, that which runs at the
         # end; None: nothing is kept of it
         self._passes: list[Kept | None] = [None] * PASSES
 
-    def of(self, parameters: Iterable[nn.Parameter]) -> None:
+    def of(self, parameters: Iterable[Tensor]) -> None:
         """These are the parameters; their places are the names they have here."""
         self._parameters = [weakref.ref(p) for p in parameters]
 
@@ -50,7 +50,7 @@ class GradientVariance:
     def known(self) -> bool:
         return bool(self._parameters)
 
-    def place(self, parameter: nn.Parameter) -> int | None:
+    def place(self, parameter: Tensor) -> int | None:
         """Which of them it is."""
         found = (i for i, ref in enumerate(self._parameters) if ref() is parameter)
         return next(found, None)
@@ -77,7 +77,7 @@ class GradientVariance:
     def _keep(self, place: int, grad: Tensor) -> None:
         """One backward gave this gradient; several of a pass add up."""
         now = self._passes[-1]
-        if now is None or grad.layout is not torch.strided:
+        if now is None or not _has_memory(grad):
             return
         with torch.no_grad():
             some = _some(grad.detach())
@@ -116,6 +116,14 @@ def _variance(g: list[Tensor]) -> float:
     near = float((g[0] - g[1]).square().sum() + (g[1] - g[2]).square().sum()) / 4
     far = float((g[0] - g[2]).square().sum()) / 2
     return min(far, max(0.0, near - (far - near) / 3))
+
+
+def _has_memory(grad: Tensor) -> bool:
+    """Not a sparse one, and not one of vmap, which `is_grads_batched` makes."""
+    try:
+        return grad.layout is torch.strided and grad.untyped_storage() is not None
+    except RuntimeError:
+        return False
 
 
 def _some(grad: Tensor) -> Tensor:

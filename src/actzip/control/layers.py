@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from actzip.control.op import Kind
 from actzip.control.reading import Reading
@@ -37,7 +37,7 @@ class Layers:
         self._kinds: dict[str, Kind] = {}
         self._sites: dict[str, str] = {}
         self._trails: dict[tuple[str, str], deque[tuple[int, Tensor]]] = {}
-        self._owners: dict[str, list[weakref.ref[nn.Parameter]]] = {}
+        self._owners: dict[str, list[weakref.ref[Tensor]]] = {}
         self._routes: dict[str, Route] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -49,7 +49,7 @@ class Layers:
         """How ops pass gradients on, by their first layer, in the order of the last forward."""
         return dict(self._routes)
 
-    def expect(self, layer: str, kind: Kind, parameters: Iterable[nn.Parameter]) -> None:
+    def expect(self, layer: str, kind: Kind, parameters: Iterable[Tensor]) -> None:
         """A forward pass has stored a tensor that this layer will read; it gives these parameters
         their gradients."""
         self._kinds[layer] = kind
@@ -87,7 +87,7 @@ class Layers:
         """The weights of trails from sites to layers, with their steps."""
         return {key: list(rows) for key, rows in self._trails.items()}
 
-    def parameters(self, layer: str) -> list[nn.Parameter]:
+    def parameters(self, layer: str) -> list[Tensor]:
         """Whose gradients the layer gives, as far as they are alive; not part of the state."""
         held = (ref() for ref in self._owners.get(layer, ()))
         return [p for p in held if p is not None]

@@ -70,7 +70,8 @@ def known(told: Layers, looks: Looks, curves: Mapping[str, Curve]) -> Known | No
     """What the last looks say of these sites; None when nothing."""
     averages = {layer: average(told.readings(layer), looks.sizes) for layer in told}
     readings = {layer: r for layer, r in averages.items() if r is not None}
-    found, layers = touched(told, readings, looks.sizes)
+    exact_zeros = {site for site, curve in curves.items() if curve.relu}
+    found, layers = touched(told, readings, looks.sizes, exact_zeros)
     # a site that no gradient feels now (behind a weight of 0) keeps the code it has
     sites = [s for s, to in found.items() if s in curves and to.channels.sum() > 0]
     sites = [s for s in sites if curves[s].size > 0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 #: Running means of the gradient, as optimizers call them: SGD, RMSprop, Muon; the Adam family.
 BUFFERS = ("momentum_buffer", "exp_avg")
@@ -20,7 +20,7 @@ class Momentum:
     def __init__(self, optimizer: torch.optim.Optimizer | None):
         self._optimizer = optimizer
 
-    def place(self, parameters: Sequence[nn.Parameter]) -> int | None:
+    def place(self, parameters: Sequence[Tensor]) -> int | None:
         """Where the weight among an op's parameters, the largest of them, is in the optimizer."""
         if not parameters:
             return None
@@ -39,7 +39,7 @@ class Momentum:
                 return float(buffer.abs().mean(dtype=torch.float32))
         return None
 
-    def _all(self) -> list[nn.Parameter]:
+    def _all(self) -> list[Tensor]:
         if self._optimizer is None:
             return []
         return [p for group in self._optimizer.param_groups for p in group["params"]]

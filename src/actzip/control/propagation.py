@@ -123,6 +123,23 @@ class Propagation:
                 found[n] = self._power[i, k] * self._given[i] / self._outer[k]
         return found
 
+    @property
+    def ending(self) -> int:
+        """How many ops give a gradient to a parameter as it is."""
+        return int((self._ends > 0).sum())
+
+    def relative_at_ends(self, layer: str) -> Floats:
+        """Relative noise in what each of these ops gives, for 1 in what `layer` gives."""
+        i, at = self._ops.get(layer), np.flatnonzero(self._ends > 0)
+        if i is None:
+            return np.zeros(len(at))
+        outer, power = self._outer[at], self._power[i, at]
+        # relative noise stays as it is on its way through an op, and if nothing is known of the op
+        found: Floats = (power > 0).astype(np.float64)
+        np.divide(power * self._given[i], outer, out=found, where=outer > 0)
+        found += at == i
+        return found
+
     def absorbs(self, layer: str) -> float:
         """E‖Δg‖² of a layer's parameters, biases too, for relative noise 1 at its output."""
         return self._absorbs.get(layer, 0.0)

@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from actzip.codecs import Bounded
+from actzip.codecs import Dithered, Rectified
+from actzip.codecs.each import mapped
 
 Floats = NDArray[np.float64]
 
 _EACH = 8  #: points of the grid for each factor of 2
-_FINEST, _COARSEST = -16, 3
+_FINEST, _COARSEST = -16, 5
 #: log2(t/size) of all curves
 GRID: Floats = np.arange(_FINEST * _EACH, _COARSEST * _EACH + 1) / _EACH
 
 #: where bits are measured; at finer steps each factor of 2 takes a bit
-MEASURED = (-6.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0)
+MEASURED = (-6.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0)
 
-SAMPLE = 1 << 15  #: elements of the sample
-_TABLE = 160  #: bytes of a payload that do not grow with the tensor
+SAMPLE = 1 << 15  #: elements of the sample that a tensor's size is taken from
+LARGE = 4096  #: elements from which codes have tables of their own, and a sign-exact form
+COARSER = 3.0  #: steps below the origin of a sign-exact code, beside those above it
+_TABLE = 112  #: bytes of a payload that do not grow with the tensor
 _ROWS = 8  #: samples of the batch that it is of, at least
 
 
@@ -43,6 +46,7 @@ class Curve:
     size: float  #: deviation of what is not zero, in units of the direction
     bits: list[float]  #: of an element, at each step of GRID
     coarsest: float  #: log2(t/size) at most
+    relu: bool = False  #: a ReLU's result, whose zeros have no error
     direction: list[float] = field(default_factory=lambda: [1.0])
 
     def bytes_at(self, step: float) -> float:
@@ -112,35 +116,56 @@ def _monotone(x: Floats, y: Floats, at: Floats) -> Floats:
     return found
 
 
+def coder(
+    error: float | tuple[float, ...], dim: int, relu: bool, origin: tuple[float, ...] | None = None
+) -> Dithered | Rectified:
+    """The code with these errors, half its steps.
+
+    relu    of a ReLU's result: zeros stay zeros
+    origin  of a BatchNorm's input whose result a ReLU cuts off: where, channel by channel
+    """
+    if relu:
+        return Rectified(error if isinstance(error, float) else min(error))
+    if origin is None:
+        return Dithered(error, channel_dim=dim)
+    return Dithered(error, channel_dim=dim, origin=origin, coarser=COARSER)
+
+
 def curve_of(
-    x: Tensor, entropy: bool, coarsest: float, dim: int | None, direction: list[float] | None
+    x: Tensor,
+    coarsest: float,
+    dim: int | None,
+    direction: list[float] | None,
+    relu: bool = False,
+    origin: tuple[float, ...] | None = None,
 ) -> Curve:
     """Measured on a sample of x; with a `dim` of channels, in units of their `direction`."""
     some = sample(x).float()
     found = np.ones(1)
     if dim is not None:
         some, found = _levelled(some, dim, direction)
-    some = some.contiguous().view(-1)
     size = spread(some)
-    return Curve(x.numel(), size, _bits(some, size, x.numel(), entropy), coarsest, found.tolist())
+    bits = [32.0] * len(GRID)
+    if size > 0:
+        halves = (size / 2 * found).tolist()
+        code = coder(tuple(halves) if dim is not None else halves[0], dim or 1, relu, origin)
+        bits = [float(b) for b in measure(_bits(code, x))]
+    return Curve(x.numel(), size, bits, coarsest, relu, found.tolist())
 
 
-def coder(error: float | tuple[float, ...], dim: int, entropy: bool) -> Bounded:
-    """The code with these errors, half its steps."""
-    return Bounded(error, channel_dim=dim, entropy=entropy)
+def _bits(code: Dithered | Rectified, x: Tensor) -> Callable[[float], float]:
+    """Bits of an element of x by log2(t/size), for the code with t = size."""
+    if x.numel() < LARGE:
+        return lambda u: 8 * _times(code, 2.0**u).encode(x, seed=1).data.numel() / x.numel()
+    fixed = 8 * _TABLE / x.numel()
+    known = dict(zip(MEASURED, code.rate(x, [2.0**u for u in MEASURED]), strict=True))
+    return lambda u: known[u] + fixed
 
 
-def _bits(some: Tensor, size: float, elements: int, entropy: bool) -> list[float]:
-    """Bits of an element at each step, by coding a sample of the tensor."""
-    if not size > 0 or not some.numel():
-        return [32.0] * len(GRID)
-    fixed = _TABLE * (1 - min(1.0, some.numel() / elements))
-
-    def bits(u: float) -> float:
-        code = coder(size * 2.0**u / 2, 1, entropy)
-        return 8 * max(1.0, code.encode(some, seed=1).data.numel() - fixed) / some.numel()
-
-    return [float(b) for b in measure(bits)]
+def _times(code: Dithered | Rectified, factor: float) -> Dithered | Rectified:
+    if isinstance(code, Rectified):
+        return replace(code, error=code.error * factor)
+    return replace(code, error=mapped(code.error, lambda e: e * factor))
 
 
 def _levelled(some: Tensor, dim: int, direction: Iterable[float] | None) -> tuple[Tensor, Floats]:

@@ -19,7 +19,8 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from actzip.kernels import forms, native, triton
+from actzip import planning
+from actzip.kernels import forms, native, triton, without_values
 from actzip.kernels.native import library
 
 #: "reference" or "triton" forces that backend; read from the environment when actzip is imported.
@@ -74,6 +75,8 @@ def of(tensor: Tensor, form: Literal["dithered"]) -> forms.DitheredForm: ...
 def of(tensor: Tensor, form: Literal["entropy"]) -> forms.EntropyForm: ...
 def of(tensor: Tensor, form: str) -> object:
     """The module of kernels for this form that fits the tensor's device."""
+    if planning.is_fake(tensor) and form in without_values.FORMS:
+        return without_values
     order = _backends(tensor.device.type)
     key = (order[0], form)
     module = _MODULES.get(key)

@@ -8,13 +8,15 @@ a table of its own. The elements of a context are coded together, `group` of the
 Stored: 1 if contexts are ranges of v, 0 if ranges of |v| (one byte) | number of contexts (one byte)
 | edges between them, in units of 1/256 (a byte each) | for each context: group, number of weights,
 weights, weight of all other codes (a byte each; w stands for the probability 2^(-w/8), 255 for 0).
+
+csrc/dithered/tables.cpp does the same. So that both choose alike, logarithms are those of a table,
+sums are of integers, and what is left are single operations of float64.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,14 +38,46 @@ _ABSENT = 255
 _RARE = 0.1
 _CALM = 0.01  #: share of codes other than zero up to which eight elements form a group
 _GROUP_BITS = 5  #: a group takes no more, or its table would be too coarse
-#: 2^(-k/8), exact on every machine
+_ONE = 1 << 40  #: of probabilities
+#: 2^(-k/8) of them
 _EIGHTHS = (
-    *(1.0, 0.9170040432046712, 0.8408964152537145, 0.7711054127039704),
-    *(0.7071067811865476, 0.6484197773255048, 0.5946035575013605, 0.5452538663326288),
+    *(1099511627776, 1008256608221, 924575386327, 847839367509),
+    *(777472127994, 712945084849, 653773525390, 599512966123),
 )
+_UNIT = 1024  #: of bits
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+
+def _log2_table() -> Floats:
+    """log2 of 1 to 2 in 4096 steps, by a series."""
+    y = 1 + np.arange(4097) / 4096
+    s = (y - 1) / (y + 1)
+    square = s * s
+    series = np.zeros(4097)
+    for k in range(19, 0, -2):
+        series = series * square + 1.0 / k
+    return s * series * 2.8853900817779268
+
+
+_LOG2 = _log2_table()
+
+
+def _log2(x: npt.ArrayLike) -> Floats:
+    """log2 of numbers above 0, straight lines between those of the table."""
+    mantissa, exponent = np.frexp(np.asarray(x, dtype=np.float64))
+    t = (2 * mantissa - 1) * 4096
+    i = t.astype(np.int64)
+    found: Floats = (exponent - 1) + (_LOG2[i] + (t - i) * (_LOG2[i + 1] - _LOG2[i]))
+    return found
+
+
+def _surprise(counts: Ints) -> Ints:
+    """c log2 c, in units of bits."""
+    c = counts.astype(np.float64)
+    found = np.floor(c * _log2(np.maximum(c, 1)) * _UNIT + 0.5)
+    return found.astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -110,22 +144,21 @@ class Contexts:
 def _frequencies(context: Context) -> tuple[int, ...]:
     """Elements of a context are independent: a group is as likely as the product of its codes."""
     weights = [_probability(w) for w in context.weights]
-    total = math.fsum([*weights, _probability(context.escape)])
+    total = sum(weights) + _probability(context.escape)
     one = np.zeros(context.base)
-    one[: len(weights)] = weights
-    one /= total
+    one[: len(weights)] = [w / total for w in weights]
     found = one
     for _ in range(context.group - 1):
         found = np.multiply.outer(one, found).reshape(-1)
-    kept = np.zeros(SYMBOLS)
-    kept[: min(ESCAPE, len(found))] = found[:ESCAPE]
-    kept[kept * SCALE < _RARE] = 0
-    kept[ESCAPE] = max(2.0**-40, 1 - math.fsum(kept.tolist()))
-    return tuple(normalise([int(p) for p in (kept * 2.0**40).tolist()]))
+    kept = np.zeros(SYMBOLS, dtype=np.int64)
+    likely = np.where(found[:ESCAPE] * SCALE < _RARE, 0.0, found[:ESCAPE])
+    kept[: len(likely)] = (likely * _ONE).astype(np.int64)
+    kept[ESCAPE] = max(1, _ONE - int(kept.sum()))
+    return tuple(normalise(kept.tolist()))
 
 
-def _probability(weight: int) -> float:
-    return 0.0 if weight == _ABSENT else math.ldexp(_EIGHTHS[weight % 8], -(weight // 8))
+def _probability(weight: int) -> int:
+    return 0 if weight == _ABSENT else _EIGHTHS[weight % 8] >> weight // 8
 
 
 @dataclass(frozen=True)
@@ -139,27 +172,29 @@ class Choice:
 def choose(counts: Ints, every: Ints, n: int) -> Choice:
     """Contexts for n elements of which some were counted: how often each of COUNTED codes is in
     each bin (the last for all above), and how often each of 256 codes is (the last likewise)."""
-    share = max(1.0, n / max(1, int(every.sum())))
+    counts, every = counts.astype(np.int64), every.astype(np.int64)
+    looked = max(1, int(every.sum()))
+    share = max(1.0, n / looked)
     folded = counts[BINS // 2 :] + counts[: BINS // 2][::-1]
     best = math.inf
-    found: tuple[bool, tuple[int, ...], Floats] = (False, (), every[None].astype(np.float64))
+    found: tuple[bool, tuple[int, ...], Ints] = (False, (), folded[:0])
     for signed, bins in ((False, folded), (True, counts)):
         plans = _plans(signed)
-        below = np.concatenate([np.zeros((1, COUNTED)), np.cumsum(bins, axis=0)])
+        below = np.concatenate([np.zeros((1, COUNTED), dtype=np.int64), np.cumsum(bins, axis=0)])
         parts = below[plans.ends] - below[plans.begins]
-        price = share * _bits(parts) + _side_bits(parts, share)
-        costs = np.add.reduceat(price, plans.first)
+        sums = (np.add.reduceat(a, plans.first) for a in (_bits(parts), *_table(parts)))
+        costs = _price(share, *sums)
         k = int(np.argmin(costs))
         if costs[k] < best:
             mine = slice(plans.first[k], plans.first[k] + len(plans.edges[k]) + 1)
             best, found = float(costs[k]), (signed, plans.edges[k], parts[mine])
     signed, edges, parts = _merged(*found, share)
-    whole = _with_tail(parts, every)
-    contexts = Contexts(signed, edges, tuple(_context(row) for row in whole))
-    bits = share * float(_bits(whole).sum())
+    tail = every[COUNTED - 1 :]
+    contexts = Contexts(signed, edges, tuple(_context(row, tail) for row in parts))
+    units = int(_bits(parts).sum()) + int(_bits(tail[None])[0])
+    bits = share * (units / _UNIT)
     enough = (c for c in CHAINS if c * bits * SPAN >= 8 * 10_000 * n)
-    escaped = int(every[ESCAPE]) / max(1, int(every.sum()))
-    return Choice(contexts, next(enough, CHAINS[-1]), bits, escaped)
+    return Choice(contexts, next(enough, CHAINS[-1]), bits, int(every[ESCAPE]) / looked)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,13 +227,13 @@ def _plans(signed: bool) -> _Plans:
 
 
 def _merged(
-    signed: bool, edges: tuple[int, ...], parts: Floats, share: float
-) -> tuple[bool, tuple[int, ...], Floats]:
+    signed: bool, edges: tuple[int, ...], parts: Ints, share: float
+) -> tuple[bool, tuple[int, ...], Ints]:
     """Neighbours become one where that saves more table than it takes bits."""
-    price = share * _bits(parts) + _side_bits(parts, share)
+    price = _price(share, _bits(parts), *_table(parts))
     while len(parts) > 1:
         both = parts[:-1] + parts[1:]
-        joint = share * _bits(both) + _side_bits(both, share)
+        joint = _price(share, _bits(both), *_table(both))
         gain = price[:-1] + price[1:] - joint
         k = int(np.argmax(gain))
         if gain[k] <= 0:
@@ -209,54 +244,56 @@ def _merged(
     return signed, edges, parts
 
 
-def _bits(parts: Floats) -> Floats:
-    """Entropy of each row of counts, times its sum."""
-    total = parts.sum(axis=1)
-    logs = np.log2(np.maximum(parts, 1))
-    found: Floats = total * np.log2(np.maximum(total, 1)) - (parts * logs).sum(axis=1)
+def _bits(parts: Ints) -> Ints:
+    """Entropy of each row of counts, times its sum, in units."""
+    found: Ints = _surprise(parts.sum(axis=1)) - _surprise(parts).sum(axis=1)
     return found
 
 
-def _side_bits(parts: Floats, share: float) -> Floats:
-    """What a table takes, and what entropy is too low because few elements were counted."""
+def _table(parts: Ints) -> tuple[Ints, Ints]:
+    """Bytes of a table for each row of counts, and how many codes there are in it."""
     there = parts > 0
-    last = parts.shape[1] - np.argmax(there[:, ::-1], axis=1)
-    found: Floats = 8.0 * (last + 4) + (share - 1) * 0.72 * there.sum(axis=1)
+    last = np.where(there, np.arange(1, parts.shape[1] + 1), 0).max(axis=1)
+    return last + 4, there.sum(axis=1)
+
+
+def _price(share: float, units: Ints, table: Ints, codes: Ints) -> Floats:
+    """Bits, with the table and what entropy is too low because few elements were counted."""
+    found: Floats = share * (units / _UNIT) + (8.0 * table + (share - 1) * 0.72 * codes)
     return found
 
 
-def _with_tail(parts: Floats, every: Ints) -> Floats:
-    """Counts of 256 codes: those above COUNTED as they are in the whole tensor."""
-    tail = every[COUNTED - 1 :].astype(np.float64)
-    spread = tail / max(1.0, float(tail.sum()))
-    if parts.shape[1] == len(every):
-        return parts
-    return np.concatenate([parts[:, :-1], parts[:, -1:] * spread], axis=1)
+def _context(counts: Ints, tail: Ints) -> Context:
+    """For codes that occur so often; those from COUNTED - 1 on as often as in the whole tensor."""
+    total, whole = int(counts.sum()), max(1, int(tail.sum()))
+    group = _group(counts, total)
+    used = counts.astype(np.float64)[: BASE[group]]
+    if group == 1:
+        used = np.concatenate([used[:-1], float(counts[-1]) * tail[:-1] / whole])
+    there = np.flatnonzero(used)
+    used = used[: int(there[-1]) + 1] if len(there) else np.ones(1)
+    other = float(total - int(counts[: len(used)].sum()))
+    if len(used) >= COUNTED:
+        other = float(counts[-1]) * float(tail[-1]) / whole
+    weights = [_weight(c, total + 0.5) for c in used.tolist()]
+    return Context(group, bytes(weights), _weight(max(0.0, other) + 0.5, total + 0.5))
 
 
-def _context(counts: Sequence[float] | Floats) -> Context:
-    counts = np.asarray(counts, dtype=np.float64)
-    total = float(counts.sum()) + 0.5
-    group = _group(counts / max(1.0, float(counts.sum())))
-    used = counts[: BASE[group]]
-    there = np.flatnonzero(used > 0)
-    used = used[: int(there[-1]) + 1] if len(there) else np.array([1.0])
-    other = float(counts[len(used) :].sum()) + 0.5
-    weights = [_weight(float(c), total) for c in used]
-    return Context(group, bytes(weights), _weight(other, total))
-
-
-def _group(p: Floats) -> int:
+def _group(counts: Ints, total: int) -> int:
     """The most elements of which a hundredth at most of the groups that are not zero escape."""
-    there = p[p > 0]
-    bits = float(-(there * np.log2(there)).sum())
-    above = 1 - np.cumsum(p)
+    units = int(_bits(counts[None])[0])
+    above = (total - np.cumsum(counts)).tolist()
     for group, base in BASE.items():
-        fits = group * bits <= _GROUP_BITS and (group < 8 or above[0] <= _CALM)
-        if fits and above[base - 1] <= 0.01 * above[0] + 1e-5:
+        fits = group * units <= _GROUP_BITS * _UNIT * total and (
+            group < 8 or above[0] <= _CALM * total
+        )
+        if group > 1 and fits and 100_000 * above[base - 1] <= 1000 * above[0] + total:
             return group
     return 1
 
 
 def _weight(count: float, total: float) -> int:
-    return min(_ABSENT - 1, round(8 * math.log2(total / count))) if count > 0 else _ABSENT
+    if count <= 0:
+        return _ABSENT
+    bits = float(_log2(total)) - float(_log2(count))
+    return min(_ABSENT - 1, max(0, math.floor(8 * bits + 0.5)))

@@ -52,6 +52,18 @@ class Sides:
 class DitheredLayout(ChunkedLayout):
     sides: Sides | None = None
 
+    def grid(self) -> Tensor:
+        """Bounds, and with sides those below, origins and least values above, one after the other;
+        made once."""
+        kept: Tensor | None = self.__dict__.get("_grid")
+        if kept is None:
+            s = self.sides
+            kept = (
+                self.bounds if s is None else torch.cat([self.bounds, s.bounds, s.origin, s.above])
+            )
+            object.__setattr__(self, "_grid", kept)
+        return kept
+
     @property
     def spans(self) -> int:
         return -(-self.n // SPAN)

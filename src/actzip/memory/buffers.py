@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from actzip import planning
 from actzip.torch_private import StorageWeakRef, storage_from_weak
 
 _ALIGN = 64
@@ -98,7 +99,7 @@ class Buffers:
     ) -> Tensor:
         """Like torch.empty_strided, in memory used before if there is some."""
         nbytes = _reach(size, stride) * dtype.itemsize
-        if device.type != "cpu" or nbytes < SMALLEST_BUFFER:
+        if device.type != "cpu" or nbytes < SMALLEST_BUFFER or planning.active:
             return torch.empty_strided(size, stride, dtype=dtype, device=device)
         with self._lock:  # until the tensor holds the memory: it counts as idle before
             memory, count = self._take(nbytes), nbytes // dtype.itemsize

@@ -114,6 +114,10 @@ class _Policy(ErrorBounded):
         few = 1 + 3 * math.sqrt(2 / max(1.0, float(reading.weight_count)))
         return self._method.tolerance(float(reading.parameter_signal)) / (small * few)
 
+    @property
+    def relative_tolerance(self) -> float:
+        return self._method.tolerance(1.0)
+
     def coded(self, site: Site, tensor: Tensor, dim: int, errors: Floats) -> Codec:
         m = self._method
         if m.codec == "fixed":

@@ -12,16 +12,21 @@ each forward pass, from their ranges now.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from actzip import checks
+from actzip import checks, planning
 from actzip.codecs import Group
 from actzip.codecs.base import Codec
+from actzip.codecs.unsettled import reading_is_free
 from actzip.control import allocate
 from actzip.control.bit_allocation import CodedSite, averages, squared_ranges
 from actzip.control.op import NORMS, Kind
@@ -51,7 +56,9 @@ class ActNN(Method):
     rounding    "dither", or "stochastic" as published: twice the variance at equal bytes
 
     A tensor made by a ReLU has a code for zero, so that its mask costs nothing. A curved op
-    without an error formula gets 4 bits (report: its codec) outside the budget.
+    without an error formula gets 4 bits (report: its codec) outside the budget. On a GPU the
+    samples of a layer share its bits evenly: their ranges would have to come to the host in every
+    pass.
     """
 
     bits: float = 2.0
@@ -122,14 +129,18 @@ class _Adaptive(Policy):
         # below two bits a code for zero would leave one level for all other values: biased
         zero = site.relu and average >= 2
         split = self._is_split(tensor)
-        if self._looking or split:
+        free = reading_is_free(tensor.device)
+        if self._looking or (split and free):
             ranges = squared_ranges(tensor, size)
             self._sites[site.name] = CodedSite(
                 tensor.numel(), site.relu, _is_norm(site), split, _is_curved(site), ranges
             )
         if not split:
-            return Group(math.floor(average + 1e-9), size, m.rounding, zero)
-        bits = self._split(site, ranges, average, zero)
+            return _group(math.floor(average + 1e-9), size, m.rounding, zero)
+        # where the host would have to wait for the ranges, samples share the bits evenly
+        c = self._sensitivities(site, ranges) if free else np.ones(tensor.shape[0])
+        total = math.floor(average * len(c) + 1e-9)
+        bits = tuple(int(b) for b in allocate.split(c, total, 2 if zero else 1, 8, zero))
         # equal bits need no groups that end with the sample
         each = bits[0] if len(set(bits)) == 1 else bits
         return Group(each, size, m.rounding, zero)
@@ -155,14 +166,14 @@ class _Adaptive(Policy):
         large = tensor.numel() >= samples * self._method.group_size
         return self._method.per_sample and samples > 1 and large
 
-    def _split(self, site: Site, ranges: Tensor, average: float, zero: bool) -> tuple[int, ...]:
-        """The layer's bits over its samples: most where C is largest."""
+    def _sensitivities(self, site: Site, ranges: Tensor) -> NDArray[np.float64]:
+        """C of each sample, but for a factor: the layer's bits go where it is largest."""
         indices = self._statistics.indices
         known = None if indices is None else self._statistics.recall(site.name, indices)
         c = ranges if known is None or known.shape != ranges.shape else ranges * known
-        total = math.floor(average * ranges.numel() + 1e-9)
-        bits = allocate.split(c.numpy(), total, 2 if zero else 1, 8, zero)
-        return tuple(int(b) for b in bits)
+        with planning.real() if planning.active else contextlib.nullcontext():
+            found: NDArray[np.float64] = c.numpy()
+        return found
 
     # -- what backward said: bits for each site --------------------------------------------
 
@@ -198,6 +209,10 @@ class _Adaptive(Policy):
         self._average = dict(state["average"])
         self._sites = {n: CodedSite(**v) for n, v in state["sites"].items()}
         self._asked = state["asked"]
+
+
+#: The same few come in every step; to check one costs more than to look it up.
+_group = functools.lru_cache(maxsize=256)(Group)
 
 
 def _is_average(bits: object) -> bool:

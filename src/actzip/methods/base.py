@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +99,8 @@ class Policy(ABC):
     derives: Derives = Derives.NOTHING
     wants_peak: bool = False  #: whether the peak of the pass that begins is to be measured
     history: int = 1  #: how many readings of each site the statistics keep
+    #: names of sites whose tensors `sign_exact` is asked for
+    rectified: Collection[str] = ()
 
     @abstractmethod
     def codec(self, site: Site, tensor: torch.Tensor) -> Codec | None:
@@ -106,6 +109,16 @@ class Policy(ABC):
         Asked only for linear and nonlinear sites: masks, indices and shapes cost every method
         the same.
         """
+
+    def sign_exact(
+        self, site: Site, tensor: torch.Tensor, origins: tuple[float, ...]
+    ) -> Codec | None:
+        """The same for a BatchNorm's input at one of the sites `rectified`: a code that keeps
+        `tensor > origins`, channel by channel, makes the ReLU's result and mask free."""
+        return self.codec(site, tensor)
+
+    def rectifies(self, site: str) -> None:  # noqa: B027  # most have no such code
+        """A ReLU has cut off the result of the BatchNorm whose input is stored at this site."""
 
     def reason(self, site: Site) -> str:
         """Why `codec` gave None."""

@@ -170,6 +170,10 @@ class _Policy(ErrorBounded):
             return bound**2 * float(reading.parameter.sum()) / 3
         return sigma**2 * count
 
+    @property
+    def relative_tolerance(self) -> float:
+        return (self._method.sigma * _RUNNING) ** 2
+
     def _is_conv(self, layer: str) -> bool:
         return self._statistics.layers.kind(layer) is Kind.CONVOLUTION
 

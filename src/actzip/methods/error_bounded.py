@@ -56,6 +56,11 @@ class ErrorBounded(Policy):
     def tolerance(self, layer: str, reading: Reading) -> float:
         """‖Δg‖² that the gradients of a layer's parameters tolerate."""
 
+    @property
+    @abstractmethod
+    def relative_tolerance(self) -> float:
+        """‖Δg‖²/‖g‖² that parameters tolerate whose op stores nothing."""
+
     @abstractmethod
     def coded(self, site: Site, tensor: Tensor, dim: int, errors: Floats) -> Codec:
         """A codec that keeps these errors, one number or one per channel in dimension `dim`."""
@@ -110,7 +115,7 @@ class ErrorBounded(Policy):
         readings = {layer: v.reading for site in sites.values() for layer, v in site.limits.items()}
         propagation = Propagation(layers.routes, readings)
         trails = {key: middle(rows) for key, rows in layers.trails().items()}
-        found = bounds.cheapest(sites, trails, propagation, self.worst)
+        found = bounds.cheapest(sites, trails, propagation, self.worst, self.relative_tolerance)
         self._errors.update(strictest(found) if self._statistics.together else found)
 
     def _sites(self) -> dict[str, bounds.BoundedSite]:

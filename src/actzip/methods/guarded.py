@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,19 @@ class _Policy(Policy):
         self.derives = inner.derives
 
     def codec(self, site: Site, tensor: Tensor) -> Codec | None:
-        picked = self._inner.codec(site, tensor)
+        return self._finer(site, tensor, self._inner.codec(site, tensor))
+
+    def sign_exact(self, site: Site, tensor: Tensor, origins: tuple[float, ...]) -> Codec | None:
+        return self._finer(site, tensor, self._inner.sign_exact(site, tensor, origins))
+
+    def rectifies(self, site: str) -> None:
+        self._inner.rectifies(site)
+
+    @property
+    def rectified(self) -> Collection[str]:  # type: ignore[override]
+        return self._inner.rectified
+
+    def _finer(self, site: Site, tensor: Tensor, picked: Codec | None) -> Codec | None:
         if picked is None:
             return None
         code = picked.finer(self._guard.level)
@@ -144,7 +156,8 @@ def variance(codec: Codec, tensor: Tensor) -> float:
     rows = tensor.shape[0] if tensor.dim() > 0 else 1
     some = max(1, min(rows, _SAMPLE * rows // max(1, tensor.numel())))
     part = tensor.detach()[:some] if tensor.dim() > 0 else tensor.detach()
-    found = codec.part(0, some).variance(part)
+    # the weights of a code with several errors are in parts of that of the even one (observe.py)
+    found = codec.part(0, some).even().variance(part)
     return 0.0 if found is None or not math.isfinite(found) else found
 
 

@@ -9,6 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 from actzip.tasks.models import decoder, encoder, vit
 from actzip.tasks.models.densenet import DenseNet
+from actzip.tasks.models.pretrained import Pretrained
 from actzip.tasks.models.resnet import BasicBlock, Bottleneck
 from actzip.tasks.models.unet import UNet
 from actzip.tasks.models.vgg import VGG
@@ -32,6 +33,8 @@ def recompute_blocks(model: nn.Module) -> int:
 
     A model without blocks, a recurrent one, stays as it is.
     """
+    if isinstance(model, Pretrained):
+        return model.recompute()
     rows = {id(row) for row in _rows(model)}
     count = 0
     for parent in list(model.modules()):

@@ -16,6 +16,7 @@ BASELINES = ("plain", "checkpoint", "bf16")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("onecycle", "cosine", "constant")
 PRECISIONS = ("fp32", "bf16")
+_LORA_RATE = 10  #: times that of all weights: the best rates of LoRA and of full training differ so
 _SEEDS = 2**62  #: twice a seed is a seed of PyTorch, which has 64 bits
 _THREADS = 1024  #: a hundred million ended in a crash without a word
 
@@ -150,6 +151,8 @@ def _advised(recipe: Recipe, given: Mapping[str, Any]) -> dict[str, Any]:
     if optimizer != recipe.optimizer:
         rate, decay = (0.1, 5e-4) if optimizer == "sgd" else (1e-3, 0.01)
         advised.update(rate=rate, decay=decay)
+    if given.get("sizes", {}).get("lora"):
+        advised["rate"] *= _LORA_RATE
     return advised
 
 

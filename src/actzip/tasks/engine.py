@@ -57,7 +57,10 @@ def load(config: Config) -> sources.Data:
         if multiprocessing.parent_process() is not None:  # who started this run was warned
             warnings.simplefilter("ignore", sources.DataWarning)
         return sources.load(
-            config.data, config.task, **{name: getattr(config, name) for name in _READING}
+            config.data,
+            config.task,
+            tokens=config.kind.models[config.model].tokens,
+            **{name: getattr(config, name) for name in _READING},
         )
 
 

@@ -56,6 +56,12 @@ def imported(target: str) -> Subject:
     Inputs are one tensor, a tuple of arguments, or a dict of keywords. The loss is the output's
     ``loss`` if it has one, else the mean of all floating tensors in it.
     """
+    model, inputs = made_by(target)
+    return Subject(target, model.train(), lambda: total(call(model, inputs)))
+
+
+def made_by(target: str) -> tuple[nn.Module, Any]:
+    """What the named function returns."""
     module, colon, name = target.partition(":")
     if not (module and colon and name):
         raise ValueError(f"a function is named package.module:function, got {target!r}")
@@ -79,8 +85,7 @@ def imported(target: str) -> Subject:
         raise ValueError(
             f"{target} must return (model, inputs), a torch.nn.Module first, got {made!r:.80}"
         )
-    model, inputs = made
-    return Subject(target, model.train(), lambda: total(_call(model, inputs)))
+    return made
 
 
 @contextlib.contextmanager
@@ -94,7 +99,8 @@ def _here() -> Iterator[None]:
         sys.path.remove(here)
 
 
-def _call(model: nn.Module, inputs: Any) -> Any:
+def call(model: nn.Module, inputs: Any) -> Any:
+    """The model's output for its inputs."""
     if isinstance(inputs, Mapping):
         return model(**inputs)
     return model(*inputs) if isinstance(inputs, tuple | list) else model(inputs)

@@ -36,6 +36,7 @@ class Model:
     build: Callable[..., nn.Module]  #: build(data, **sizes)
     recipe: Recipe = field(default_factory=Recipe)
     sizes: Mapping[str, Any] = field(default_factory=dict)  #: its sizes and their defaults
+    tokens: str = "words"  #: what texts are cut into for it
 
 
 class Task(ABC):

@@ -9,8 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from actzip.tasks.data.contract import PADDING
+from actzip.tasks.data.pretrained_files import folder
 from actzip.tasks.models.encoder import Encoder
 from actzip.tasks.models.lstm import GRUClassifier, LSTMClassifier
+from actzip.tasks.models.pretrained import Pretrained
 from actzip.tasks.task import Batch, Model, Recipe, Task
 
 if TYPE_CHECKING:
@@ -31,6 +33,14 @@ def _encoder(data: Data, width: int, depth: int, heads: int, dropout: float) -> 
     return Encoder(*shape, dropout, first=True)
 
 
+def _pretrained(name: str) -> Model:
+    def build(data: Data, dropout: float, lora: int) -> nn.Module:
+        return Pretrained(folder(name), len(data.classes), dropout, lora)
+
+    recipe = Recipe("adamw", 1e-4, 0.01, epochs=1, batch=32, clip=1.0)
+    return Model(build, recipe, {"dropout": 0.1, "lora": 0}, tokens=name)
+
+
 class Text(Task):
     """Token ids (n, T) to a class each."""
 
@@ -46,6 +56,7 @@ class Text(Task):
             Recipe("adamw", 1e-3, 0.01, epochs=3, clip=1.0),
             {"width": 64, "depth": 2, "heads": 4, "dropout": 0.1},
         ),
+        "minilm": _pretrained("minilm"),
     }
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Any) -> Tensor:

@@ -13,20 +13,35 @@ What the table does not know is never guessed at: it is kept exactly, counted, a
   them leads to a parameter is found out by following the graph.
 """
 
-from actzip.autograd.slots.lookup import op, register, rule, slots_of
+from actzip.autograd.slots.lookup import (
+    IDLE,
+    Plan,
+    Slot,
+    element,
+    op,
+    plan,
+    register,
+    rule,
+    slots_of,
+)
 from actzip.autograd.slots.noise import noise
 from actzip.autograd.slots.rule import Mask, Node, Rule
 from actzip.autograd.slots.views import COPIES, RESHAPES, VIEWS
 
 __all__ = [
     "COPIES",
+    "IDLE",
     "RESHAPES",
     "VIEWS",
     "Mask",
     "Node",
+    "Plan",
     "Rule",
+    "Slot",
+    "element",
     "noise",
     "op",
+    "plan",
     "register",
     "rule",
     "slots_of",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from actzip.autograd.slots import (
     activations,
     attention,
@@ -36,8 +38,29 @@ TABLE: dict[str, Row] = {
 _ADDED: dict[str, dict[str, Rule]] = {}  # by `register`; read first
 _OPS = {node: row.op for node, row in TABLE.items()}
 _SLOTS: dict[type, tuple[str, ...]] = {}
+_PLANS: dict[type, Plan] = {}
+#: Kinds of nodes that were looked at and have nothing to look at: views, sums.
+IDLE: set[type] = set()
 
 _PREFIX, _SAVED = "_raw_saved_", "saved_"
+
+
+class Slot(NamedTuple):
+    """A slot of a kind of node."""
+
+    name: str
+    raw: str  #: the node's attribute that is autograd's handle of the slot
+    saved: str  #: the one that gives the tensor, or raises if it was edited
+    rule: Rule | None
+
+
+class Plan(NamedTuple):
+    """What there is to look at in a kind of node."""
+
+    node: str  #: its name
+    op: Op
+    slots: tuple[Slot, ...]
+    copies: bool  #: it copies its input, and saves nothing
 
 
 def rule(node_name: str, slot: str) -> Rule | None:
@@ -79,6 +102,31 @@ def register(node: str, slot: str, role: Role | str) -> None:
             f"register_slot({node!r}, {slot!r}, …) got role {role!r}; allowed are {allowed}"
         ) from None
     _ADDED.setdefault(node, {})[slot.removeprefix(_SAVED)] = Rule(wanted)
+    _PLANS.clear()
+
+
+def plan(node: Node) -> Plan:
+    """What there is to look at in a live node; one dict lookup."""
+    kind = type(node)
+    found = _PLANS.get(kind)
+    if found is None:
+        name = kind.__name__
+        each = tuple(_slot(name, slot) for slot in slots_of(node))
+        found = _PLANS[kind] = Plan(name, op(name), each, not each and name in views.COPIES)
+        if not each and not found.copies:
+            IDLE.add(kind)
+    return found
+
+
+def element(plan: Plan, slot: Slot, i: int) -> Slot:
+    """An element of a list slot."""
+    return _slot(plan.node, f"{slot.name}[{i}]")
+
+
+def _slot(node_name: str, slot: str) -> Slot:
+    whole = slot.split("[")[0]
+    saved = "saved_tensors" if whole == "tensors" else f"_saved_{whole}"
+    return Slot(slot, _PREFIX + whole, saved, rule(node_name, slot))
 
 
 def slots_of(node: Node) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from actzip import planning
 from actzip.autograd.slots.rule import Mask, Node
 
 _INF, _NAN = math.inf, math.nan
@@ -61,7 +62,7 @@ def _in_float32(value: float, dtype: torch.dtype, towards: float) -> float:
 
 def _no_nan(node: Node, x: Tensor) -> bool:
     # The sum is one cheap pass; an inf - inf inside it only costs us the bytes of one tensor.
-    return not bool(x.sum().isnan())
+    return planning.is_fake(x) or not bool(x.sum().isnan())
 
 
 def _either(first: Mask, *others: Mask) -> Mask:

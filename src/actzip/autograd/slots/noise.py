@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import torch
 from torch import Tensor
+
+from actzip import planning
+from actzip.codecs import unsettled
 
 _GLANCE = 64
 
@@ -20,12 +24,38 @@ def noise(x: Tensor) -> float | None:
     """
     if not x.is_floating_point() or x.numel() == 0:
         return None
+    if planning.is_fake(x):
+        return 1.0 if planning.is_noise(x) else None
     head = _head(x)
     # all dropped so far: ask the rest; of nothing but zeros any scale is right
     scale = float(head.amax()) or float(x.amax()) or 1.0
     # signbit: a factor of -0.0 gives another zero than +0.0 does. NaN equals nothing.
     binary = (((head == 0) | (head == scale)) & ~torch.signbit(head)).all()
     return scale if binary and scale > 0 and math.isfinite(scale) else None
+
+
+class Scales:
+    """The scales of dropouts, by site.
+
+    Where the host would have to wait for the values, it looks at a site once in `AGAIN` passes.
+    In between `BitMask(on=scale)` finds out by itself that a tensor is no such factor any more, and
+    keeps it exactly (codecs/unsettled.py).
+    """
+
+    AGAIN = 100
+
+    def __init__(self) -> None:
+        self._known: dict[str, float | None] = {}
+        self._asked: Counter[str] = Counter()
+
+    def of(self, site: str, x: Tensor) -> float | None:
+        """The scale of x, or what it was when it was looked at."""
+        if unsettled.reading_is_free(x.device):
+            return noise(x)
+        if self._asked[site] % self.AGAIN == 0:
+            self._known[site] = noise(x)
+        self._asked[site] += 1
+        return self._known[site]
 
 
 def _head(x: Tensor) -> Tensor:

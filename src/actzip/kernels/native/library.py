@@ -23,7 +23,7 @@ from actzip.kernels.native.prototypes import PROTOTYPES, difference
 
 #: Equals actzip_interface() in csrc/common/isa.cpp, and changes with what an entry does; what it
 #: takes is in prototypes.py. A library built from other sources is not used.
-INTERFACE = 5
+INTERFACE = 6
 
 #: Instruction sets by the numbers of csrc/common/isa.cpp; ACTZIP_ISA names the one to use.
 ISA = ("portable", "avx2", "avx512")

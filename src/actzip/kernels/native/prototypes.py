@@ -20,10 +20,10 @@ PROTOTYPES = {
     "bounded_squeeze_gather": "riiriiuiiiriiwwrrrrwi",
     "bounded_unsqueeze": "rrrrriiiiriiuiiiwi",
     # dithered/dithered.cpp
-    "dithered_count": "riirrrriiuiiwi",
-    "dithered_encode": "riirrrriiuirrriiwwwwwwi",
-    "dithered_gather": "riirrrriiuirrriiwwrrrwrwi",
-    "dithered_decode": "rrrrrrrriiiirrrriiuiwi",
+    "dithered_count": "riiriiuiiwwi",
+    "dithered_encode": "riiriiuiwwwi",
+    "dithered_gather": "riiriiuiwrwwi",
+    "dithered_decode": "riiriiuiwwwi",
     # dual/dual.cpp
     "dual_encode": "riiiiiiirriiuwwwi",
     "dual_decode": "rrwiiiiiiirriiuwi",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from actzip.tasks.data import layout, marked, masks, plain, table, tree
 from actzip.tasks.data.builtin import BUILTIN, Builtin
-from actzip.tasks.data.contract import Boxes, Data, DataError, Examples, Request
+from actzip.tasks.data.contract import WORDS, Boxes, Data, DataError, Examples, Request
 from actzip.tasks.data.problems import DataWarning, Problems
 
 __all__ = [
@@ -44,6 +44,7 @@ def load(
     text_column: str | None = None,
     label_column: str | None = None,
     strict: bool = False,
+    tokens: str = WORDS,
 ) -> Data:
     """The data of a built-in name or of a path, checked and ready to train with.
 
@@ -54,10 +55,21 @@ def load(
     examples that cannot are left out with a DataWarning, `strict` refuses them.
 
     `void` is the value of a mask's pixels that do not count, 255 when none is given;
-    `text_column` and `label_column` name the columns of a table.
+    `text_column` and `label_column` name the columns of a table. `tokens` is what texts are cut
+    into: words, or the pieces of the pretrained model that it names.
     """
     request = Request(
-        name_or_path, task, side, length, limit, seed, void, text_column, label_column, strict
+        name_or_path,
+        task,
+        side,
+        length,
+        limit,
+        seed,
+        void,
+        text_column,
+        label_column,
+        strict,
+        tokens,
     )
     known = BUILTIN.get(name_or_path)
     if known is not None and task in known.tasks:

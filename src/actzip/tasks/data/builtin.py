@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from actzip.tasks import digits
-from actzip.tasks.data import characters, cifar, dense, fashion, reviews, shakespeare, words
+from actzip.tasks.data import characters, cifar, dense, fashion, pieces, reviews, shakespeare
 from actzip.tasks.data.compose import Composed
 from actzip.tasks.data.contract import Data, Request
 from actzip.tasks.data.pictures import Augment, Pictures, Scale
@@ -71,9 +71,9 @@ def _pictures(
 
 
 def _reviews(request: Request) -> Data:
-    corpus = reviews.read(request.name)
+    corpus = reviews.read(request.name, request.tokens)
     train, test = halves(len(corpus.labels), request.seed)
-    return words.data(request, corpus, train, test, reviews.CLASSES)
+    return pieces.data(request, corpus, train, test, reviews.CLASSES)
 
 
 def _shakespeare(request: Request) -> Data:

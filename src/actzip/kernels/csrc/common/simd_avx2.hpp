@@ -156,12 +156,22 @@ ACTZIP_INLINE void mix_raw(Weyl& weyl, uint32_t middle, F* w) {
   }
 }
 
+// 32 integers, saturated to 0…255. Packing works within 128-bit halves; the last step puts the
+// 4-byte pieces back in order.
+ACTZIP_INLINE Bytes pack_ints(__m256i a, __m256i b, __m256i c, __m256i d) {
+  const __m256i words = _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+  return _mm256_permutevar8x32_epi32(words, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
 ACTZIP_INLINE Bytes round_saturate(const F* t) {
-  const __m256i a = _mm256_packs_epi32(_mm256_cvtps_epi32(t[0]), _mm256_cvtps_epi32(t[1]));
-  const __m256i b = _mm256_packs_epi32(_mm256_cvtps_epi32(t[2]), _mm256_cvtps_epi32(t[3]));
-  // Packing works within 128-bit halves; this puts the 4-byte pieces back in order.
-  return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b),
-                                     _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  return pack_ints(_mm256_cvtps_epi32(t[0]), _mm256_cvtps_epi32(t[1]), _mm256_cvtps_epi32(t[2]),
+                   _mm256_cvtps_epi32(t[3]));
+}
+// The high bytes of the half words of mix_raw, their top bits turned.
+ACTZIP_INLINE Bytes top_bytes(const F* w) {
+  const auto top = [](F a) {
+    return _mm256_and_si256(_mm256_srli_epi32(as_int(a), 15), _mm256_set1_epi32(255));
+  };
+  return pack_ints(top(w[0]), top(w[1]), top(w[2]), top(w[3]));
 }
 ACTZIP_INLINE void widen_bytes(Bytes b, F* v) {
   const __m128i low = _mm256_castsi256_si128(b), high = _mm256_extracti128_si256(b, 1);

@@ -144,6 +144,12 @@ ACTZIP_INLINE void mix_raw(Weyl& weyl, uint32_t middle, F* w) {
   w[1] = _mm512_castsi512_ps(high);
 }
 
+// The high bytes of the half words of mix_raw, their top bits turned.
+ACTZIP_INLINE Bytes top_bytes(const F* w) {
+  const auto top = [](F a) { return _mm512_cvtepi32_epi8(_mm512_srli_epi32(_mm512_castps_si512(a), 15)); };
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(top(w[0])), top(w[1]), 1);
+}
+
 // Packing works within 128-bit pieces; the last step puts four codes each back in order.
 ACTZIP_INLINE Bytes round_saturate(const F* t) {
   const __m512i words = _mm512_packus_epi32(_mm512_cvtps_epi32(t[0]), _mm512_cvtps_epi32(t[1]));

@@ -112,6 +112,11 @@ ACTZIP_INLINE void mix_raw(Weyl& weyl, uint32_t middle, F* w) {
   weyl.at += 16 * kWeyl;
 }
 
+// The high bytes of the half words, their top bits turned.
+ACTZIP_INLINE Bytes top_bytes(const F* w) {
+  return each_byte([&](int i) { return uint8_t((w[i / 8].a[i % 8] + 0.5f) * 256); });
+}
+
 ACTZIP_INLINE Bytes round_saturate(const F* t) {
   return each_byte([&](int i) {
     const float x = t[i / 8].a[i % 8];

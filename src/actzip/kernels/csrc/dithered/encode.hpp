@@ -1,20 +1,19 @@
 // A chain of spans to bytes: coded symbols, and the extra bits of each span.
 #pragma once
 
-#include "dithered/contexts.hpp"
+#include "dithered/symbols.hpp"
 
 ACTZIP_BEGIN
 namespace dithered {
 
-using entropy::SPAN;
 constexpr int64_t EXTRA_ROOM = 2 * SPAN;  // bytes of extra bits that a span may have
-constexpr int64_t SLACK = 64;
 constexpr int64_t CODED_ROOM = entropy::MAX_CHAIN * (SPAN * entropy::SCALE_BITS / 8) + 4096;
 
-// Memory of one thread.
+// Memory of one thread. code: of the elements whose byte is 255.
 struct Scratch {
   uint32_t code[SPAN];
-  uint8_t context[SPAN], byte[SPAN + SLACK], symbol[SPAN + SLACK];
+  Marks marks;
+  uint8_t byte[SPAN + SLACK], parted[PARTED], symbol[SPAN + SLACK];
   uint8_t extra[entropy::MAX_CHAIN * EXTRA_ROOM], coded[CODED_ROOM];
 };
 
@@ -24,111 +23,127 @@ struct Encoded {
   int64_t extra[entropy::MAX_CHAIN];  // of each span
 };
 
-// Codes and level of a chunk, and which of its blocks are raw. f(start, count, v, codes) per block.
+// 64 codes as bytes, of which 255 stands for all above; whether there is one.
+inline bool to_bytes(const uint32_t* code, uint8_t* byte) {
+  uint32_t large = 0;
+  for (int i = 0; i < BLOCK; ++i) large |= uint32_t(code[i] >= ESCAPE);
+  for (int i = 0; i < BLOCK; ++i) byte[i] = uint8_t(min_of<uint32_t>(code[i], ESCAPE));
+  return large != 0;
+}
+
+// Codes and level of a chunk, and which of its blocks are raw: f(start, count, dither, codes) per
+// block, with zeros for a raw one. `level`: the guess with which f is called; when it was another,
+// f is called for the whole chunk once more.
 template <class T, class F>
-inline int quantize_chunk(const Spec& spec, const T* x, int64_t chunk, uint64_t& raw, F&& f) {
+inline void quantize_chunk(const Spec& spec, const T* x, int64_t chunk, Grids<Real<T>>& grids, int& level,
+                           uint64_t& raw, F&& f) {
   using R = Real<T>;
   const int64_t first = chunk * CHUNK;
   const int count = int(min_of<int64_t>(CHUNK, spec.n - first));
-  alignas(64) R wide[CHUNK];
-  for (int i = 0; i < count; ++i) wide[i] = widen(x[first + i]);
-  Grid<R> grid;
-  bounded::IntOf<R> most = 0;
-  for (int i = 0; i < count; i += BLOCK) {
-    fill_grid(spec, first + i, 0, grid);
-    most = largest_ratio(spec, wide + i, min_of(BLOCK, count - i), grid, most);
-  }
-  const int level = bounded::level_of<T>(double(bit_cast<R>(most)));
-  raw = 0;
-  for (int i = 0; i < count; i += BLOCK) {
-    alignas(64) float v[BLOCK];
-    alignas(64) uint32_t code[BLOCK];
-    const int n = min_of(BLOCK, count - i);
-    fill_grid(spec, first + i, level, grid);
-    fill_dither(spec, first + i, v);
-    if (!quantize<T>(spec, wide + i, n, grid, v, code)) {
-      raw |= uint64_t{1} << (i / BLOCK);
-      for (int j = 0; j < n; ++j) code[j] = 0;
+  for (;;) {
+    R most = 0;
+    raw = 0;
+    Dither dither(spec, first);
+    for (int i = 0; i < count; i += BLOCK) {
+      alignas(64) R wide[BLOCK];
+      alignas(64) uint32_t code[BLOCK];
+      const int n = min_of(BLOCK, count - i);
+      const Grid<R> grid = grids.at(first + i, level);
+      dither.next();
+      if (n == BLOCK) {
+        load64(x + first + i, wide);
+      } else {  // what is not there passes every check
+        for (int j = 0; j < n; ++j) wide[j] = widen(x[first + i + j]);
+        for (int j = n; j < BLOCK; ++j) wide[j] = spec.sides ? grid.origin[j] : R(0);
+      }
+      if (!quantize<R>(spec, wide, grid, dither.v, code, most)) {
+        raw |= uint64_t{1} << (i / BLOCK);
+        std::memset(code, 0, sizeof code);
+      }
+      f(first + i, n, dither, code);
     }
-    f(first + i, n, v, code);
+    const int needed = level_of(spec.dtype, double(most));
+    if (needed == level) return;
+    level = needed;
   }
-  return level;
 }
 
 // Extra bits of the escaped codes of a span; how many bytes, -1 when there is no room.
-inline int64_t write_extra(const Scratch& s, int64_t n, const Places& places, int64_t contexts,
-                           uint8_t* to) {
+inline int64_t write_extra(const Scratch& s, int64_t n, const Contexts& c, const Places& places, uint8_t* to) {
   BitWriter bits(to, EXTRA_ROOM);
-  Cursor next(places);
-  for (int64_t i = 0; i < n; i += BLOCK) {
-    alignas(64) uint32_t found[BLOCK];
-    const int64_t count = min_of<int64_t>(BLOCK, n - i);
-    if (collect(s.byte, s.context + i, count, contexts, next, found) < ESCAPE) continue;
-    for (int64_t j = 0; j < count; ++j)
-      if (found[j] == ESCAPE) bits.code(s.code[i + j]);
-  }
+  Collector next(s.parted, s.marks, c, false, places);
+  for (int64_t i = 0; i < n; i += BLOCK)
+    for (uint64_t left = next.escaped(i / BLOCK, min_of<int64_t>(BLOCK, n - i)); left; left &= left - 1) {
+      const int64_t at = i + __builtin_ctzll(left);
+      bits.code(s.byte[at] == ESCAPE ? s.code[at] : s.byte[at]);
+    }
   bits.finish();
   return bits.fits ? bits.at - to : -1;
 }
 
 // Symbols of a span from its codes, coded so that the words end at `to`; returns their begin.
-inline uint8_t* encode_span(Scratch& s, int64_t n, const Contexts& c,
+inline uint8_t* encode_span(Scratch& s, int64_t n, const Contexts& c, int64_t nonzero,
                             const entropy::EncodeTable* tables, entropy::States& states, uint8_t* to,
                             uint8_t* extra, int64_t& extra_bytes) {
-  const Places places(s.context, n, c.count);
-  Cursor next(places);
-  spread(s.code, s.context, n, c.count, next, s.byte);
+  const Places places(s.marks, c.count);
+  spread(s.byte, s.marks, c, n, nonzero * 6 < n, places, s.parted);
   int64_t escaped = 0;
   // backwards, as the coder goes; the last group of a context is filled up with zeros
-  for (int64_t k = c.count - 1; k >= 0; --k) {
-    uint8_t* const codes = s.byte + places.at[k];
-    const int64_t count = places.at[k + 1] - places.at[k];
-    const uint16_t* const frequency = c.frequency + 256 * k;
+  for (int k = c.count - 1; k >= 0; --k) {
+    uint8_t* const codes = s.parted + places.at[k];
+    const int64_t count = s.marks.total[k];
     const int group = c.group[k];
     if (group == 1) {
-      single_codes(codes, count, frequency, escaped);
+      single_codes(codes, count, c.frequency[k], escaped);
       to = entropy::encode_span(codes, count, tables[k], states, to);
       continue;
     }
-    uint64_t behind;
-    std::memcpy(&behind, codes + count, 8);
     std::memset(codes + count, 0, 8);
     int64_t symbols = 0;
     with_group(group, [&](auto g) {
-      symbols = group_codes<decltype(g)::value>(codes, count, base_of(group), frequency, s.symbol,
-                                                escaped);
+      symbols = group_codes<decltype(g)::value>(codes, count, dithered_tables::base_of(group),
+                                                c.frequency[k], s.symbol, escaped);
     });
-    std::memcpy(codes + count, &behind, 8);
     to = entropy::encode_span(s.symbol, symbols, tables[k], states, to);
   }
-  extra_bytes = escaped ? write_extra(s, n, places, c.count, extra) : 0;
+  extra_bytes = escaped ? write_extra(s, n, c, places, extra) : 0;
   return to;
 }
 
 // Chain k, from its last span on. levels, raw: side information per chunk.
 template <class T>
 inline Encoded encode_chain(const Spec& spec, const T* x, int64_t k, const Contexts& c,
-                            const entropy::EncodeTable* tables, uint8_t* levels, uint8_t* raw,
-                            Scratch& s) {
+                            const entropy::EncodeTable* tables, Real<T>* table, uint8_t* levels,
+                            uint8_t* raw, Scratch& s) {
   const int64_t first = k * c.chain, last = min_of(ceil_div(spec.n, SPAN), first + c.chain);
   entropy::States states;
-  const Bins bins(c.bin);
+  Grids<Real<T>> grids(spec, table);
+  int level = 0;
   Encoded found{};
   uint8_t* const end = s.coded + CODED_ROOM;
   uint8_t* at = end;
   for (int64_t span = last - 1; span >= first; --span) {
     const int64_t begin = span * SPAN, n = min_of(SPAN, spec.n - begin);
+    int64_t nonzero = 0;
+    s.marks.clear();
     for (int64_t chunk = begin / CHUNK; chunk * CHUNK < begin + n; ++chunk) {
       uint64_t map;
-      levels[chunk] = uint8_t(quantize_chunk<T>(
-          spec, x, chunk, map, [&](int64_t start, int count, const float* v, const uint32_t* code) {
-            std::memcpy(s.code + (start - begin), code, size_t(count) * sizeof *code);
-            contexts_of(v, bins, s.context + (start - begin));
-          }));
+      const auto take = [&](int64_t start, int, const Dither&, const uint32_t* code) {
+        const int64_t at = start - begin;
+        if (to_bytes(code, s.byte + at)) std::memcpy(s.code + at, code, BLOCK * sizeof *code);
+      };
+      quantize_chunk<T>(spec, x, chunk, grids, level, map, take);
+      levels[chunk] = uint8_t(level);
       store_as(raw + 8 * chunk, map);
     }
+    Dither dither(spec, begin);
+    for (int64_t i = 0; i < n; i += BLOCK) {
+      dither.next_bins();
+      s.marks.see(c, dither.bin, i / BLOCK, min_of<int64_t>(BLOCK, n - i));
+    }
+    for (int64_t i = 0; i < n; ++i) nonzero += s.byte[i] != 0;
     int64_t bytes;
-    at = encode_span(s, n, c, tables, states, at, s.extra + (span - first) * EXTRA_ROOM, bytes);
+    at = encode_span(s, n, c, nonzero, tables, states, at, s.extra + (span - first) * EXTRA_ROOM, bytes);
     found.extra[span - first] = bytes;
     found.extra_bytes = bytes < 0 || found.extra_bytes < 0 ? -1 : found.extra_bytes + bytes;
   }

@@ -1,148 +1,307 @@
-// Elements to their contexts and back, a block at a time: which context each has, how many each has,
-// and their codes context by context.
+// Elements to their contexts and back, a block of 64 at a time.
+//
+// A span's codes are coded context by context, so each has to find its rank among those of its
+// context. Where nearly all are zero only the others are moved: a rank is how many bits the mask of
+// the context has below it. Where many are not, all are moved: with AVX-512 by compressing the codes
+// of each context, else one after the other.
 #pragma once
 
 #include "dithered/quant.hpp"
+#include "dithered/tables.hpp"
+#include "entropy/rans.hpp"
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
 #define ACTZIP_DITHERED_WIDE
-#include <immintrin.h>
 #endif
 
 ACTZIP_BEGIN
 namespace dithered {
 
-constexpr int CONTEXTS = 16;
+using dithered_tables::Contexts;
+using dithered_tables::CONTEXTS;
+using dithered_tables::ESCAPE;
+using entropy::SPAN;
 
-// The context of each bin of v. Where contexts are ranges of v, or of |v|, as every encoder makes
-// them, an element's context is how many edges its bin has passed: a gather takes three times longer.
-struct Bins {
-  const uint8_t* of;
-  bool folded = true, ranges = true;  // of |v|; of either
-  int edges = 0;
-  uint8_t edge[CONTEXTS] = {};
+constexpr int64_t SPAN_BLOCKS = SPAN / BLOCK;
+constexpr int64_t SLACK = 64;                              // that vectors reach behind an end
+constexpr int64_t PARTED = SPAN + (CONTEXTS + 1) * SLACK;  // codes context by context
 
-  explicit Bins(const uint8_t* context) : of(context) {
-    for (int b = 0; b < BINS; ++b) folded &= of[b] == of[BINS - 1 - b];
-    const int first = folded ? BINS / 2 : 0;
-    ranges = of[first] == 0;
-    for (int b = first + 1; b < BINS && ranges; ++b) {
-      ranges = of[b] >= of[b - 1] && of[b] < CONTEXTS;
-      for (int k = of[b - 1]; ranges && k < of[b]; ++k) edge[edges++] = uint8_t(b - first);
+inline uint64_t low_bits(int64_t n) { return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1; }
+
+// Which elements of a span are of which context.
+struct Marks {
+#ifdef __AVX2__
+  uint64_t mask[SPAN_BLOCKS * CONTEXTS];  // of each block, one per context
+#endif
+#ifndef ACTZIP_DITHERED_WIDE
+  uint8_t context[SPAN];
+#endif
+  int64_t total[CONTEXTS];
+
+  void clear() {
+    for (int64_t& t : total) t = 0;
+  }
+  // The block whose dither is in these bins, of which n elements are there.
+  ACTZIP_INLINE void see(const Contexts& c, const uint8_t* bin, int64_t block, int64_t n);
+};
+
+#ifdef ACTZIP_DITHERED_WIDE
+ACTZIP_INLINE void Marks::see(const Contexts& c, const uint8_t* bin, int64_t block, int64_t n) {
+  __m512i size = _mm512_load_si512(bin);
+  if (c.folded) {  // 128, 129, … and 127, 126, … are 0, 1, …
+    const __m512i other = _mm512_sub_epi8(_mm512_set1_epi8(127), size);
+    const __m512i upper = _mm512_sub_epi8(size, _mm512_set1_epi8(char(128)));
+    size = _mm512_mask_mov_epi8(other, _mm512_movepi8_mask(size), upper);
+  }
+  uint64_t* const to = mask + block * c.count;
+  uint64_t here = low_bits(n);
+  const int last = c.count - 1;
+  for (int k = 0; k < last; ++k) {
+    const uint64_t past = here & _mm512_cmpge_epu8_mask(size, _mm512_set1_epi8(char(c.edge[k])));
+    to[k] = here & ~past;
+    total[k] += __builtin_popcountll(to[k]);
+    here = past;
+  }
+  to[last] = here;
+  total[last] += __builtin_popcountll(here);
+}
+#elif defined(__AVX2__)
+ACTZIP_INLINE void Marks::see(const Contexts& c, const uint8_t* bin, int64_t block, int64_t n) {
+  __m256i size[2], found[2];
+  for (int h = 0; h < 2; ++h) {
+    size[h] = _mm256_load_si256(reinterpret_cast<const __m256i*>(bin) + h);
+    found[h] = _mm256_setzero_si256();
+    if (c.folded) {  // turned, these are signed: h, or ~h where that is below zero
+      size[h] = _mm256_xor_si256(size[h], _mm256_set1_epi8(char(128)));
+      size[h] = _mm256_xor_si256(size[h], _mm256_cmpgt_epi8(_mm256_setzero_si256(), size[h]));
     }
+  }
+  uint64_t* const to = mask + block * c.count;
+  uint64_t here = low_bits(n);
+  const int last = c.count - 1;
+  for (int k = 0; k < last; ++k) {
+    const __m256i edge = _mm256_set1_epi8(char(c.edge[k]));
+    uint64_t past = 0;
+    for (int h = 0; h < 2; ++h) {
+      const __m256i ge = _mm256_cmpeq_epi8(_mm256_max_epu8(size[h], edge), size[h]);
+      found[h] = _mm256_sub_epi8(found[h], ge);
+      past |= uint64_t(uint32_t(_mm256_movemask_epi8(ge))) << (32 * h);
+    }
+    past &= here;
+    to[k] = here & ~past;
+    total[k] += __builtin_popcountll(to[k]);
+    here = past;
+  }
+  to[last] = here;
+  total[last] += __builtin_popcountll(here);
+  for (int h = 0; h < 2; ++h)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(context + block * BLOCK) + h, found[h]);
+}
+#else
+ACTZIP_INLINE void Marks::see(const Contexts& c, const uint8_t* bin, int64_t block, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const int size = !c.folded ? bin[i] : bin[i] < 128 ? 127 - bin[i] : bin[i] - 128;
+    int found = 0;
+    for (int k = 0; k + 1 < c.count; ++k) found += size >= c.edge[k];
+    context[block * BLOCK + i] = uint8_t(found);
+    ++total[found];
+  }
+}
+#endif
+
+// Where the codes of each context begin; between them there is room for vectors.
+struct Places {
+  int64_t at[CONTEXTS];
+  Places(const Marks& m, int count) {
+    int64_t next = 0;
+    for (int k = 0; k < count; ++k) at[k] = next, next += m.total[k] + SLACK;
   }
 };
 
-// Contexts of 64 elements with this dither.
-inline void contexts_of(const float* v, const Bins& bins, uint8_t* to) {
+#ifdef __AVX2__
+// The bytes of 64 that are not zero, or that are ESCAPE.
+template <bool ESCAPED> ACTZIP_INLINE uint64_t marked(const uint8_t* p) {
 #ifdef ACTZIP_DITHERED_WIDE
-  if (bins.ranges) {
-    alignas(64) uint8_t bytes[BLOCK];
+  const __m512i a = _mm512_loadu_si512(p);
+  return ESCAPED ? _mm512_cmpeq_epi8_mask(a, _mm512_set1_epi8(char(ESCAPE))) : _mm512_test_epi8_mask(a, a);
+#else
+  uint64_t found = 0;
+  for (int h = 0; h < 2; ++h) {
+    const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p) + h);
+    const __m256i same = _mm256_cmpeq_epi8(a, ESCAPED ? _mm256_set1_epi8(char(ESCAPE)) : _mm256_setzero_si256());
+    found |= uint64_t(uint32_t(_mm256_movemask_epi8(same))) << (32 * h);
+  }
+  return ESCAPED ? found : ~found;
+#endif
+}
+
+// The place of bit number r of those that are on.
+ACTZIP_INLINE int select_bit(uint64_t mask, int r) {
+#ifdef ACTZIP_DITHERED_WIDE
+  return __builtin_ctzll(_pdep_u64(uint64_t{1} << r, mask));
+#else  // some processors that have no more than AVX2 take hundreds of cycles for that
+  int at = 0;
+  for (int width = 32; width > 0; width /= 2) {
+    const int below = __builtin_popcountll(mask >> at & low_bits(width));
+    const bool on = r >= below;
+    r -= on ? below : 0;
+    at += on ? width : 0;
+  }
+  return at;
+#endif
+}
+
+// The codes of a block that are not zero (or that escaped) from those of all contexts; the others
+// are left as they are.
+template <bool ESCAPED, class F>
+ACTZIP_INLINE void each_marked(const uint64_t* mask, int count, const uint8_t* parted, int64_t* next, F&& f) {
+  for (int k = 0; k < count; ++k) {
+    const uint8_t* const from = parted + next[k];
+    const int many = __builtin_popcountll(mask[k]);
+    next[k] += many;
+    for (uint64_t left = marked<ESCAPED>(from) & low_bits(many); left; left &= left - 1) {
+      const int r = __builtin_ctzll(left);
+      f(select_bit(mask[k], r), from[r]);
+    }
+  }
+}
+#endif
+
+#ifdef ACTZIP_DITHERED_WIDE
+// Zen 4 and Ice Lake compress bytes; before them only words of 32 bits could be.
+#define ACTZIP_VBMI2 __attribute__((target("avx512vbmi2"), noinline))
+inline bool compresses_bytes() { return __builtin_cpu_supports("avx512vbmi2"); }
+
+ACTZIP_VBMI2 inline void spread_bytes(const uint8_t* byte, const uint64_t* mask, int count, int64_t blocks,
+                                      int64_t* next, uint8_t* parted) {
+  for (int64_t b = 0; b < blocks; ++b) {
+    const __m512i here = _mm512_loadu_si512(byte + b * BLOCK);
+    for (int k = 0; k < count; ++k) {
+      const uint64_t these = mask[b * count + k];
+      _mm512_storeu_si512(parted + next[k], _mm512_maskz_compress_epi8(these, here));
+      next[k] += __builtin_popcountll(these);
+    }
+  }
+}
+ACTZIP_VBMI2 inline void collect_bytes(const uint8_t* parted, const uint64_t* mask, int count, int64_t* next,
+                                       uint8_t* byte) {
+  __m512i found = _mm512_setzero_si512();
+  for (int k = 0; k < count; ++k) {
+    found = _mm512_mask_expand_epi8(found, mask[k], _mm512_loadu_si512(parted + next[k]));
+    next[k] += __builtin_popcountll(mask[k]);
+  }
+  _mm512_storeu_si512(byte, found);
+}
+inline void spread_words(const uint8_t* byte, const uint64_t* mask, int count, int64_t blocks, int64_t* next,
+                         uint8_t* parted) {
+  for (int64_t b = 0; b < blocks; ++b)
     for (int i = 0; i < BLOCK; i += 16) {
-      const __m512 shifted = _mm512_add_ps(_mm512_load_ps(v + i), _mm512_set1_ps(0.5f));
-      const __m512i bin = _mm512_cvttps_epi32(_mm512_mul_ps(shifted, _mm512_set1_ps(float(BINS))));
-      _mm_store_si128(reinterpret_cast<__m128i*>(bytes + i), _mm512_cvtepi32_epi8(bin));
+      const __m512i here = _mm512_cvtepu8_epi32(
+          _mm_loadu_si128(reinterpret_cast<const __m128i*>(byte + b * BLOCK + i)));
+      for (int k = 0; k < count; ++k) {
+        const __mmask16 these = __mmask16(mask[b * count + k] >> i);
+        const __m128i low = _mm512_cvtepi32_epi8(_mm512_maskz_compress_epi32(these, here));
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(parted + next[k]), low);
+        next[k] += __builtin_popcount(these);
+      }
     }
-    __m512i size = _mm512_load_si512(bytes);
-    if (bins.folded) {  // 128, 129, … and 127, 126, … are 0, 1, …
-      const __m512i other = _mm512_sub_epi8(_mm512_set1_epi8(127), size);
-      const __m512i upper = _mm512_sub_epi8(size, _mm512_set1_epi8(char(128)));
-      size = _mm512_mask_mov_epi8(other, _mm512_movepi8_mask(size), upper);
-    }
+}
+inline void collect_words(const uint8_t* parted, const uint64_t* mask, int count, int64_t* next, uint8_t* byte) {
+  for (int i = 0; i < BLOCK; i += 16) {
     __m512i found = _mm512_setzero_si512();
-    for (int k = 0; k < bins.edges; ++k) {
-      const __mmask64 past = _mm512_cmpge_epu8_mask(size, _mm512_set1_epi8(char(bins.edge[k])));
-      found = _mm512_mask_sub_epi8(found, past, found, _mm512_set1_epi8(-1));
+    for (int k = 0; k < count; ++k) {
+      const __mmask16 these = __mmask16(mask[k] >> i);
+      const __m128i there = _mm_loadu_si128(reinterpret_cast<const __m128i*>(parted + next[k]));
+      found = _mm512_mask_expand_epi32(found, these, _mm512_cvtepu8_epi32(there));
+      next[k] += __builtin_popcount(these);
     }
-    _mm512_storeu_si512(to, found);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(byte + i), _mm512_cvtepi32_epi8(found));
+  }
+}
+#endif
+
+// The codes of the n elements of a span to where their contexts are; `few`: nearly all are zero.
+inline void spread(const uint8_t* byte, const Marks& m, const Contexts& c, int64_t n, bool few,
+                   const Places& places, uint8_t* parted) {
+  int64_t next[CONTEXTS];
+  for (int k = 0; k < c.count; ++k) next[k] = places.at[k];
+  if (c.count == 1) return copy(parted, byte, n);
+#ifdef __AVX2__
+  if (few) {
+    std::memset(parted, 0, size_t(n + c.count * SLACK));
+    for (int64_t b = 0; b * BLOCK < n; ++b) {
+      const uint64_t nonzero = marked<false>(byte + b * BLOCK);
+      const uint64_t* const mask = m.mask + b * c.count;
+      for (int k = 0; k < c.count; ++k) {
+        for (uint64_t left = nonzero & mask[k]; left; left &= left - 1) {
+          const int i = __builtin_ctzll(left);
+          parted[next[k] + __builtin_popcountll(mask[k] & low_bits(i))] = byte[b * BLOCK + i];
+        }
+        next[k] += __builtin_popcountll(mask[k]);
+      }
+    }
     return;
   }
 #endif
-  for (int i = 0; i < BLOCK; ++i) to[i] = bins.of[bin_of(v[i])];
+  (void)few;
+#ifdef ACTZIP_DITHERED_WIDE
+  const auto move = compresses_bytes() ? spread_bytes : spread_words;
+  move(byte, m.mask, c.count, ceil_div(n, BLOCK), next, parted);
+#else
+  for (int64_t i = 0; i < n; ++i) parted[next[m.context[i]]++] = byte[i];
+#endif
 }
 
-// Where the elements of each context begin when they lie one context after the other.
-struct Places {
-  int64_t at[CONTEXTS + 1];
+// The way back, one block after the other.
+struct Collector {
+  const uint8_t* parted;
+  const Marks& marks;
+  int count;
+  bool few;
+  int64_t next[CONTEXTS];
 
-  Places(const uint8_t* context, int64_t n, int64_t count) {
-    int64_t found[CONTEXTS] = {};
-    int64_t i = 0;
-#ifdef ACTZIP_DITHERED_WIDE
-    for (; i + 64 <= n; i += 64) {
-      const __m512i here = _mm512_loadu_si512(context + i);
-      for (int64_t k = 0; k < count; ++k)
-        found[k] += __builtin_popcountll(_mm512_cmpeq_epi8_mask(here, _mm512_set1_epi8(char(k))));
+  Collector(const uint8_t* from, const Marks& m, const Contexts& c, bool nearly_all_zero, const Places& places)
+      : parted(from), marks(m), count(c.count), few(nearly_all_zero) {
+    for (int k = 0; k < count; ++k) next[k] = places.at[k];
+  }
+  // The codes of block b, of which n elements are there, with zeros behind them.
+  ACTZIP_INLINE void block(int64_t b, int64_t n, uint8_t* byte) {
+    if (count == 1) {
+      std::memset(byte + n, 0, size_t(BLOCK - n));
+      return copy(byte, parted + b * BLOCK, n);
     }
-#else
-    (void)count;
+#ifdef __AVX2__
+    if (few) {
+      std::memset(byte, 0, BLOCK);
+      each_marked<false>(marks.mask + b * count, count, parted, next,
+                         [&](int i, uint8_t code) { byte[i] = code; });
+      return;
+    }
 #endif
-    for (; i < n; ++i) ++found[context[i]];
-    at[0] = 0;
-    for (int64_t k = 0; k < CONTEXTS; ++k) at[k + 1] = at[k] + found[k];
+#ifdef ACTZIP_DITHERED_WIDE
+    (compresses_bytes() ? collect_bytes : collect_words)(parted, marks.mask + b * count, count, next, byte);
+    (void)n;
+#else
+    std::memset(byte + n, 0, size_t(BLOCK - n));
+    for (int64_t i = 0; i < n; ++i) byte[i] = parted[next[marks.context[b * BLOCK + i]]++];
+#endif
+  }
+  // The elements of block b whose codes escaped.
+  ACTZIP_INLINE uint64_t escaped(int64_t b, int64_t n) {
+    uint64_t found = 0;
+#ifdef __AVX2__
+    if (count > 1) {
+      each_marked<true>(marks.mask + b * count, count, parted, next,
+                        [&](int i, uint8_t) { found |= uint64_t{1} << i; });
+      return found;
+    }
+#endif
+    alignas(64) uint8_t byte[BLOCK];
+    block(b, n, byte);
+    for (int i = 0; i < BLOCK; ++i) found |= uint64_t(byte[i] == ESCAPE) << i;
+    return found;
   }
 };
-
-// Where the next code of each context is.
-struct Cursor {
-  int64_t at[CONTEXTS];
-  explicit Cursor(const Places& places) {
-    for (int k = 0; k < CONTEXTS; ++k) at[k] = places.at[k];
-  }
-};
-
-// Codes of `count` elements, as bytes of which 255 stands for all above, to where their contexts
-// are.
-inline void spread(const uint32_t* code, const uint8_t* context, int64_t count, int64_t contexts,
-                   Cursor& next, uint8_t* bytes) {
-  int64_t i = 0;
-#ifdef ACTZIP_DITHERED_WIDE
-  for (; i + 16 <= count; i += 16) {
-    const __m512i here = _mm512_loadu_si512(code + i);
-    const __m128i mine = _mm_loadu_si128(reinterpret_cast<const __m128i*>(context + i));
-    for (int64_t k = 0; k < contexts; ++k) {
-      const __mmask16 these = _mm_cmpeq_epi8_mask(mine, _mm_set1_epi8(char(k)));
-      const int many = __builtin_popcount(these);
-      const __m128i low = _mm512_cvtusepi32_epi8(_mm512_maskz_compress_epi32(these, here));
-      _mm_mask_storeu_epi8(bytes + next.at[k], __mmask16((1u << many) - 1), low);
-      next.at[k] += many;
-    }
-  }
-#else
-  (void)contexts;
-#endif
-  for (; i < count; ++i) bytes[next.at[context[i]]++] = uint8_t(min_of<uint32_t>(code[i], 255));
-}
-
-// The way back; `bytes` may be read 16 behind the last. Returns the largest code.
-inline uint32_t collect(const uint8_t* bytes, const uint8_t* context, int64_t count,
-                        int64_t contexts, Cursor& next, uint32_t* code) {
-  int64_t i = 0;
-  uint32_t most = 0;
-#ifdef ACTZIP_DITHERED_WIDE
-  __m512i all = _mm512_setzero_si512();
-  for (; i + 16 <= count; i += 16) {
-    const __m128i mine = _mm_loadu_si128(reinterpret_cast<const __m128i*>(context + i));
-    __m512i found = _mm512_setzero_si512();
-    for (int64_t k = 0; k < contexts; ++k) {
-      const __mmask16 these = _mm_cmpeq_epi8_mask(mine, _mm_set1_epi8(char(k)));
-      const __m128i there = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + next.at[k]));
-      found = _mm512_mask_expand_epi32(found, these, _mm512_cvtepu8_epi32(there));
-      next.at[k] += __builtin_popcount(these);
-    }
-    all = _mm512_max_epu32(all, found);
-    _mm512_storeu_si512(code + i, found);
-  }
-  most = _mm512_reduce_max_epu32(all);
-#else
-  (void)contexts;
-#endif
-  for (; i < count; ++i) {
-    code[i] = bytes[next.at[context[i]]++];
-    most = max_of(most, code[i]);
-  }
-  return most;
-}
 
 }  // namespace dithered
 ACTZIP_END

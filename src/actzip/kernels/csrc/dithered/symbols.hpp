@@ -1,42 +1,10 @@
-// Contexts of Dithered: which elements are coded together and how a few of them become one symbol.
+// How the codes of a context become symbols, a few of them one symbol, and what escapes.
 #pragma once
 
 #include "dithered/partition.hpp"
-#include "entropy/rans.hpp"
 
 ACTZIP_BEGIN
 namespace dithered {
-
-constexpr uint8_t ESCAPE = 255;
-
-// How many codes may be in a group of so many elements; 0 for other groups.
-inline int base_of(int64_t group) {
-  switch (group) {
-    case 1: return 255;
-    case 2: return 16;
-    case 3: return 6;
-    case 4: return 4;
-    case 5: return 3;
-    case 8: return 2;
-    default: return 0;
-  }
-}
-
-// bin: context of each of the 256 bins of v; group and 256 frequencies of each context.
-struct Contexts {
-  const uint8_t *bin, *group;
-  const uint16_t* frequency;
-  int64_t count, chain;
-};
-
-inline bool valid(const Contexts& c) {
-  if (c.count < 1 || c.count > CONTEXTS || c.chain < 1 || c.chain > entropy::MAX_CHAIN) return false;
-  for (int b = 0; b < BINS; ++b)
-    if (c.bin[b] >= c.count) return false;
-  for (int64_t k = 0; k < c.count; ++k)
-    if (base_of(c.group[k]) == 0) return false;
-  return true;
-}
 
 // f(GroupTag<group>{}) for a valid group of several.
 template <int N> struct GroupTag { static constexpr int value = N; };
@@ -69,8 +37,8 @@ inline int64_t group_codes(uint8_t* codes, int64_t n, int base, const uint16_t* 
     const uint64_t group = load_as<uint64_t>(codes + k * G) & those;
     const bool large = ((((group & ~tops) + below) | group) & tops & those) != 0;
     const uint8_t found = uint8_t(group * powers >> (8 * (G - 1)));
-    const bool lost = large || found == ESCAPE || frequency[found] == 0;
-    symbols[k] = lost ? ESCAPE : found;
+    const bool lost = large || found == uint8_t(ESCAPE) || frequency[found] == 0;
+    symbols[k] = lost ? uint8_t(ESCAPE) : found;
     if (lost) {
       for (int j = 0; j < G && k * G + j < n; ++j) codes[k * G + j] = ESCAPE;
       ++escaped;
@@ -82,7 +50,7 @@ inline int64_t group_codes(uint8_t* codes, int64_t n, int base, const uint16_t* 
 // The same for groups of one: codes are symbols.
 inline void single_codes(uint8_t* codes, int64_t n, const uint16_t* frequency, int64_t& escaped) {
   uint8_t symbol[256];
-  for (int s = 0; s < 256; ++s) symbol[s] = frequency[s] ? uint8_t(s) : ESCAPE;
+  for (int s = 0; s < 256; ++s) symbol[s] = frequency[s] ? uint8_t(s) : uint8_t(ESCAPE);
   int64_t found = 0;
   for (int64_t k = 0; k < n; ++k) {
     codes[k] = symbol[codes[k]];
@@ -97,7 +65,7 @@ struct Spelling {
 };
 
 inline void spell(int group, Spelling& s) {
-  const int base = base_of(group);
+  const int base = dithered_tables::base_of(group);
   for (int symbol = 0; symbol < 256; ++symbol) {
     uint64_t codes = 0;
     int rest = symbol;

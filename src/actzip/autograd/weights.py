@@ -1,0 +1,38 @@
+"""The model's own tensors: parameters and buffers, frozen ones too, are never stored."""
+
+from __future__ import annotations
+
+import weakref
+
+from torch import nn
+
+from actzip.autograd.identity import storage_of
+
+
+class Weights:
+    """Names of the storages that a model's parameters and buffers live in, as they are when
+    somebody first asks: most passes of a small model never do."""
+
+    __slots__ = ("_root", "_storages")
+
+    def __init__(self, root: nn.Module | None):
+        self._root = None if root is None else weakref.ref(root)
+        self._storages: set[int] | None = None
+
+    @property
+    def storages(self) -> set[int]:
+        if self._storages is None:
+            root = None if self._root is None else self._root()
+            self._storages = set() if root is None else _storages(root)
+        return self._storages
+
+
+def _storages(root: nn.Module) -> set[int]:
+    # _parameters and _buffers: parameters() remembers each tensor in a set, which costs the most
+    found = set()
+    for module in root.modules():
+        for t in (*module._parameters.values(), *module._buffers.values()):
+            storage = None if t is None else storage_of(t)
+            if storage is not None:
+                found.add(int(storage._cdata))
+    return found

@@ -1,0 +1,102 @@
+"""Rectified: `Dithered` for the result of a ReLU, with its zeros and its mask."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from actzip import checks, kernels
+from actzip.codecs.base import Codec
+from actzip.codecs.bounded import Bounded
+from actzip.codecs.dithered import Dithered
+from actzip.codecs.payload import Allocate, Coded, Payload
+from actzip.codecs.registry import register
+from actzip.kernels.errors import DamagedError
+
+_CODED = 2  #: the first byte; below, it is that of Bounded
+_SMALL = 4096  #: fewer elements do not pay for tables and states
+
+
+@register
+@dataclass(frozen=True)
+class Rectified(Codec):
+    """|x - decode(encode(x))| <= error for every element that is not negative; zeros come back as
+    exact zeros, and nothing else does: `decoded != 0` is exactly `x > 0`. Negative elements, which
+    no ReLU gives, may come back as zero.
+
+    `Dithered` with its origin at zero: a positive element's error is uniform within ±error, but
+    what would come back below zero comes back next to it, so that elements below the error are a
+    little larger on average. In a tensor of fewer than 4096 elements, and with steps so fine that
+    an element takes more than 7 bits, codes are stored as `Bounded` with its entropy stage would,
+    and the errors are free of bias.
+    """
+
+    error: float = 1e-2
+
+    def __post_init__(self) -> None:
+        checks.positive(self, "error", advice="to keep every bit use Keep()")
+
+    @property
+    def keeps_zeros(self) -> bool:
+        return True
+
+    def finer(self, level: int) -> Codec:
+        return dataclasses.replace(self, error=self.error / 2**level)
+
+    def precision(self) -> tuple[str, float] | None:
+        return "error", self.error
+
+    def rate(self, x: Tensor, factors: Sequence[float] = (1.0,)) -> list[float]:
+        """Bits that an element of a tensor like x takes when all errors are so many times larger;
+        for large tensors."""
+        return self._dithered().rate(x, factors)
+
+    def max_error(self, x: Tensor) -> Tensor:
+        """The error that was asked for, 0 of zeros; a negative element may be lost."""
+        bound = torch.where(x == 0, 0.0, torch.full_like(x, self.error, dtype=torch.float64))
+        return torch.where(x < 0, torch.maximum(bound, -x.double()), bound)
+
+    def variance(self, x: Tensor) -> float:
+        """Mean squared error of a uniform one within ±error, of elements that are not zero."""
+        return float((x != 0).double().mean()) * self.error**2 / 3 if x.numel() else 0.0
+
+    def least_bytes(self, x: Tensor) -> int:
+        return self._dithered().least_bytes(x)
+
+    def _dithered(self) -> Dithered:
+        return Dithered(self.error, origin=0.0)
+
+    def _bounded(self) -> Bounded:
+        return Bounded(self.error, entropy=True)
+
+    def _view(self, x: Tensor) -> Tensor | None:
+        return self._dithered()._view(x)
+
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Coded:
+        data = x.new_empty(0, dtype=torch.uint8)
+
+        def room(nbytes: int) -> Tensor:
+            nonlocal data
+            data = allocate(nbytes + 1, x.device)
+            return data[1:]
+
+        layout, kernel = self._dithered()._layout(x), kernels.of(x, "dithered")
+        if x.numel() < _SMALL or kernel.encode(x.view(-1), layout, seed, room) is None:
+            return self._bounded()._encode(x, seed, allocate)
+        data[:1] = _CODED
+        return Coded(data, known=(_CODED,))
+
+    def _decode(self, payload: Payload, out: Tensor) -> None:
+        data = payload.data
+        (first,) = payload.known or (int(data[0]) if data.numel() else _CODED + 1,)
+        if first == _CODED:
+            self._dithered()._decode(payload, out)
+            out.clamp_(min=0)
+        elif first < _CODED:
+            self._bounded()._decode(payload, out)
+        else:
+            raise DamagedError("the first byte does not say how the codes are stored")

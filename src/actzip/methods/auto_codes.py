@@ -1,0 +1,115 @@
+"""auto's codes: what each tensor is stored in, and how many bits that takes at other steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from actzip.codecs import Dithered, Group, Rectified
+from actzip.codecs.base import Codec
+from actzip.control.op import NORMS, Kind, channel_dim
+from actzip.control.rate_curves import LARGE, Curve, coder, curve_of
+from actzip.methods.actnn import group_at
+from actzip.methods.base import Role, Site
+
+Floats = NDArray[np.float64]
+Origins = tuple[float, ...]
+
+START = 4  #: bits of a group code before backward has told anything
+UNTOLD = 8  #: bits where a formula could not be used: an attention with dropout, say
+_COARSEST = 5.0  #: log2(step/size): beyond, noise grows and hardly a byte is saved
+#: The same of curved ops: their formulas are of first order, and a bias of order step² does not
+#: average out.
+_CURVED = 0.0
+_LONGER = 1.1  #: times the elements of the last look: codes get coarser to stay within a budget
+_MOST = 6.0  #: bits of a sign-exact code; with more it would be kept as it is
+
+
+class Codes:
+    """The steps of all sites, and their curves as of the last look."""
+
+    def __init__(self) -> None:
+        self.curves: dict[str, Curve] = {}
+        self.errors: dict[str, Floats] = {}  #: half a step, of the tensor or of each channel
+        self.rectified: set[str] = set()  #: BatchNorms' inputs whose results a ReLU cuts off
+        self._made: dict[str, tuple[Any, Dithered | Rectified]] = {}
+
+    def start(self, site: Site, tensor: Tensor, bits: int = START) -> Codec:
+        """A code that needs no step."""
+        return Group(bits, group_at(site, tensor, 256), zero=site.relu)
+
+    def code(self, site: Site, tensor: Tensor, errors: Floats, origins: Origins | None) -> Codec:
+        """The code with these errors; the same object until they change."""
+        dim = channel_dim(site.op, tensor.dim())
+        if len(errors) > 1 and (tensor.dim() < 2 or tensor.shape[dim] != len(errors)):
+            errors = errors.min(keepdims=True)
+        if not self._tells_sides(site, tensor, origins) or self._bits(site.name, errors) > _MOST:
+            origins = None
+        error = tuple(errors.tolist()) if len(errors) > 1 else float(errors[0])
+        wanted = (error, dim, site.relu, origins)
+        made = self._made.get(site.name)
+        if made is None or made[0] != wanted:
+            made = self._made[site.name] = wanted, coder(*wanted)
+        return made[1]
+
+    def _tells_sides(self, site: Site, tensor: Tensor, origins: Origins | None) -> bool:
+        fits = tensor.dim() > 1 and tensor.numel() >= LARGE and not site.relu
+        return fits and origins is not None and tensor.shape[1] == len(origins) > 1
+
+    def _bits(self, name: str, errors: Floats) -> float:
+        curve = self.curves.get(name)
+        if curve is None:
+            return 0.0
+        return 8 * curve.bytes_at(2 * step_of(errors, curve)) / max(1, curve.elements)
+
+    def coarser(self, name: str, tensor: Tensor) -> Floats | None:
+        """Errors that keep a tensor which is larger than those looked at within its bytes; None
+        when it is not."""
+        curve, errors = self.curves.get(name), self.errors[name]
+        if curve is None or tensor.numel() <= _LONGER * curve.elements:
+            return None
+        step = 2 * step_of(errors, curve)
+        found: Floats = errors * (curve.coarser(step, tensor.numel()) / step)
+        return found
+
+    def look(self, site: Site, tensor: Tensor, origins: Origins | None) -> float:
+        """Measure the bits that the tensor takes at each step; gives back the bytes it takes now,
+        by the curve."""
+        by_channel = site.op.kind is Kind.BATCH_NORM and tensor.dim() > 1 and not site.relu
+        dim = channel_dim(site.op, tensor.dim()) if by_channel else None
+        before, errors = self.curves.get(site.name), self.errors.get(site.name)
+        coarsest = _CURVED if _is_curved(site) else _COARSEST
+        direction = None if before is None else before.direction
+        sides = origins if self._tells_sides(site, tensor, origins) else None
+        curve = curve_of(tensor, coarsest, dim, direction, site.relu, sides)
+        self.curves[site.name] = curve
+        if errors is None:
+            return tensor.numel() * (START / 8 + 4 / group_at(site, tensor, 256))
+        return curve.bytes_at(2 * step_of(errors, curve))
+
+    # -- state -----------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "curves": {name: dict(vars(curve)) for name, curve in self.curves.items()},
+            "errors": {name: e.tolist() for name, e in self.errors.items()},
+            "rectified": sorted(self.rectified),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.curves = {name: Curve(**curve) for name, curve in state["curves"].items()}
+        self.errors = {name: np.array(e) for name, e in state["errors"].items()}
+        self.rectified = set(state["rectified"])
+
+
+def step_of(errors: Floats, curve: Curve) -> float:
+    """Half of t, of which channel c has t·direction[c]."""
+    same = len(errors) == len(curve.direction)
+    return float(np.mean(errors / np.array(curve.direction if same else [1.0])))
+
+
+def _is_curved(site: Site) -> bool:
+    return site.role is Role.NONLINEAR and site.op.kind not in NORMS

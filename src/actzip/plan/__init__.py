@@ -1,0 +1,1 @@
+"""What a training step would take, from shapes alone: nothing is allocated, nothing trained."""
