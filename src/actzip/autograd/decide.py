@@ -55,6 +55,8 @@ class Decide:
         t, rule = saved.want.tensor, saved.rule
         if rule is None:
             return left(f"no rule for {saved.row.node}.{saved.row.slot}: kept exactly")
+        if not saved.want.unit.numel():  # methods measure what they code
+            return left("an empty tensor takes no memory")
         if overlaps(saved.want.unit):
             return left("elements that share memory cannot be written back")
         if t.dtype is torch.bool:
