@@ -25,8 +25,8 @@ _COARSEST = 5.0  #: log2(step/size): beyond, noise grows and hardly a byte is sa
 #: average out.
 _CURVED = 0.0
 _LONGER = 1.1  #: times the elements of the last look: codes get coarser to stay within a budget
-#: Bits of a sign-exact code; with more it would be kept as it is. One that had more is not used again
-#: until it has clearly less: to and fro, the bytes of every other pass would be wrongly foreseen.
+#: Bits of a sign-exact code; with more it would be kept as it is. One that had more is not used
+#: again until it has clearly less: to and fro, every other pass would take other bytes than said.
 _MOST, _AGAIN = 6.0, 5.0
 
 
