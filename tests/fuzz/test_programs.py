@@ -183,6 +183,14 @@ def test_a_wrong_gradient_and_a_lost_exception_are_failures(
     assert [f.kind for f in judge(broken)] == ["does not raise RuntimeError"] * 2
 
 
+def test_what_is_smaller_than_an_absolute_error_is_not_compared() -> None:
+    """Values of 1e-6 are lost to `Bounded`, as it was asked to."""
+    tail = "g0 = torch.autograd.grad(total(v1), x1)"
+    tiny = _program("v1 = (x1 * 1e-6).square() * 1e9", tail=tail)
+    assert judge(tiny, ("bounded",)) == []
+    assert [f.kind for f in judge(tiny, ("group",))] == []
+
+
 def test_noise_larger_than_the_codes_step_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     program = _program(
         "v1 = torch.tanh(x1)", "v2 = v1 * x1", tail="g0 = torch.autograd.grad(total(v2), x1)"
