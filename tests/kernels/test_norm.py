@@ -115,3 +115,15 @@ def test_a_buffer_that_is_too_short_is_refused(entry: str, monkeypatch: pytest.M
         native.rows(
             x.view(6, 16), torch.rand(6, 1), torch.rand(6, 1), torch.rand(16), torch.rand(16)
         )
+
+
+def test_slopes_are_those_of_the_twin() -> None:
+    x, scale, shift, origin = _inputs((2, 3, 4, 4), torch.float32)
+    for sides in (None, (origin, scale < 0)):
+        leaf = x.clone().requires_grad_()
+        native.channels(leaf, scale, shift, sides).sum().backward()
+        assert leaf.grad is not None
+        assert leaf.grad.abs().sum() > 0
+    leaf = x.view(6, 16).clone().requires_grad_()
+    native.rows(leaf, None, torch.rand(6, 1), None, None).sum().backward()
+    assert leaf.grad is not None

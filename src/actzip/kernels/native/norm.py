@@ -14,7 +14,7 @@ def channels(
     x: Tensor, scale: Tensor, shift: Tensor, sides: tuple[Tensor, Tensor] | None = None
 ) -> Tensor:
     inner = _inner(x)
-    if inner is None or not x.numel():
+    if inner is None or _is_graded(x) or not x.numel():
         return reference.channels(x, scale, shift, sides)
     out, none = torch.empty_like(x), x.new_empty(0)
     origin, flip = (none, none.bool()) if sides is None else sides
@@ -22,6 +22,11 @@ def channels(
     spec = (table[0], table[1], x.shape[1], inner, int(sides is not None), table[2])
     call("norm_channels", x, DTYPES[x.dtype], x.numel(), *spec, flip.contiguous(), out, threads())
     return out
+
+
+def _is_graded(x: Tensor) -> bool:
+    """Whether autograd shall tell the slopes: it sees nothing of what the library does."""
+    return x.requires_grad and torch.is_grad_enabled()
 
 
 def _inner(x: Tensor) -> int | None:
@@ -38,7 +43,7 @@ def _inner(x: Tensor) -> int | None:
 def rows(
     x: Tensor, mean: Tensor | None, rstd: Tensor, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor:
-    if not x.is_contiguous() or not x.numel():
+    if not x.is_contiguous() or _is_graded(x) or not x.numel():
         return reference.rows(x, mean, rstd, weight, bias)
     many = rstd.numel()
     out, none, as_real = torch.empty_like(x), x.new_empty(0), real(x.dtype)
