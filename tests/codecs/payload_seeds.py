@@ -17,7 +17,6 @@ from actzip.codecs import (
     Index,
     Keep,
     Payload,
-    Shape,
     Split,
     Window,
 )
@@ -41,7 +40,6 @@ def _floating() -> list[tuple[Codec, Tensor]]:
         (Keep(), x),
         (Keep(), x[:, :1].expand(4, 3, 8)),
         (Keep(), x[:, :, ::2]),
-        (Shape(), x),
         (Cast(torch.bfloat16), x),
         (Cast(torch.float16), x),
         (BitMask(), x),

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from actzip.codecs import BitMask, Cast, Codec, Dual, Group, Index, Keep, Shape, registered
+from actzip.codecs import BitMask, Cast, Codec, Dual, Group, Index, Keep, Rectified, registered
 from actzip.testing import Promise, conformance
 
 BY_SAMPLE = tuple(1 + i % 8 for i in range(3))
@@ -25,15 +25,10 @@ def equal(codec: Codec, x: Tensor, y: Tensor) -> None:
     assert torch.equal(x, y)
 
 
-def nothing(codec: Codec, x: Tensor, y: Tensor) -> None:
-    """Shape promises no values; the kit has checked shape, dtype and strides."""
-
-
-PROMISES: dict[type[Codec], Promise] = {BitMask: relu_mask, Shape: nothing}
+PROMISES: dict[type[Codec], Promise] = {BitMask: relu_mask}
 
 CODECS: list[Codec] = [
     Keep(),
-    Shape(),
     Index(),
     BitMask(),
     Cast(torch.bfloat16),
@@ -53,6 +48,7 @@ CODECS: list[Codec] = [
     *(Dual(bits=bits, zero=True) for bits in (1, 2, 8)),
     Dual(block=4, bits=3, rounding="stochastic", zero=True, axes=(1,)),
     Dual(block=2, bits=4, align="original", axes=(0, 1)),
+    Rectified(),
 ]
 
 

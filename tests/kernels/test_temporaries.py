@@ -7,7 +7,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from actzip.codecs import BitMask, Cast, Codec, Dual, Group, Index, Keep, Payload, Window
+from actzip.codecs import (
+    BitMask,
+    Bounded,
+    Cast,
+    Codec,
+    Dithered,
+    Dual,
+    FixedPoint,
+    Group,
+    Index,
+    Keep,
+    Payload,
+    Rectified,
+    Split,
+    Window,
+    registered,
+)
 from actzip.memory.measure import live_peak
 
 MOST = 3  #: times the bytes of the tensor
@@ -15,6 +31,11 @@ MOST = 3  #: times the bytes of the tensor
 
 def values(dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(32, 32, 16, 16, generator=torch.Generator().manual_seed(0)).relu().to(dtype)
+
+
+def few(dtype: torch.dtype = torch.float32) -> Tensor:
+    """Not as many: these kernels code one part of a tensor after the other, and take their time."""
+    return values(dtype)[:4].clone()
 
 
 def places() -> Tensor:
@@ -43,6 +64,19 @@ CASES: list[tuple[Codec, Tensor]] = [
     (Cast(), values()),
     (Cast(torch.float16), values()),
     (Keep(), values()),
+    (Group(2, entropy=True), few()),
+    (Split(Group(2), 4), values()),
+    (Bounded(0.01), few()),
+    (Bounded(0.01), few(torch.bfloat16)),
+    (Bounded((0.01,) * 32, predict="lorenzo"), few()),
+    (Bounded(0.1, entropy=True), few()),
+    (Bounded(0.1, entropy=True), few(torch.float16)),
+    (FixedPoint(6), few()),
+    (FixedPoint(6, skip_zeros=True), few(torch.bfloat16)),
+    (FixedPoint(4), few(torch.float64)),
+    (Dithered(0.4), few()),
+    (Dithered(0.4, origin=0.1), few(torch.bfloat16)),
+    (Rectified(0.4), few()),
 ]
 
 
@@ -56,3 +90,7 @@ def test_temporaries(codec: Codec, x: Tensor, monkeypatch: pytest.MonkeyPatch) -
     second = live_peak(lambda: codec.decode(made[0]))
     used = (first - made[0].data.nbytes) / x.nbytes, (second - x.nbytes) / x.nbytes
     assert max(used) <= MOST, used
+
+
+def test_every_codec_is_here() -> None:
+    assert {type(codec).__name__ for codec, _ in CASES} == set(registered())

@@ -33,6 +33,9 @@
 #define ACTZIP_INLINE inline __attribute__((always_inline))
 #endif
 
+// The same for a lambda.
+#define ACTZIP_LAMBDA __attribute__((always_inline))
+
 // For the functions that are long and called from several places, for many elements at a time.
 #define ACTZIP_ONCE __attribute__((noinline))
 

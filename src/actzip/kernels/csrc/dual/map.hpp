@@ -172,6 +172,10 @@ ACTZIP_INLINE void take_vectors(const T* x, int64_t rows, int64_t width, float* 
 template <bool Zero, class T>
 inline void take_steps(const T* x, int64_t rows, int64_t width, float* columns, float* counts, int64_t n) {
   constexpr int each = int(kStep) / kLanes;
+#ifdef ACTZIP_COMPACT
+  for (int64_t i = 0; i < n; i += kStep)
+    take_vectors<Zero, each>(x + i, rows, width, columns + i, counts + i);
+#else
   for (int64_t i = 0; i < n; i += 4 * kStep) {
     const auto take = [&](auto take_some) { take_some(x + i, rows, width, columns + i, counts + i); };
     switch ((n - i) / kStep) {
@@ -181,6 +185,7 @@ inline void take_steps(const T* x, int64_t rows, int64_t width, float* columns, 
       default: take(take_vectors<Zero, 4 * each, T>);
     }
   }
+#endif
 }
 
 // The averages of `count` blocks, 8 at most, of 8 columns each, from the columns' sums and their
