@@ -40,8 +40,8 @@ WORKSPACE = {
     "dithered_encode": 3,
     "dithered_gather": 4,
 }
-#: Where buffers are that are given out in pieces, counted from the end: they are larger than what is
-#: taken of them, and refused when a piece does not fit.
+#: Where buffers are that are given out in pieces, counted from the end: they are larger than what
+#: is taken of them, and refused when a piece does not fit.
 PIECES = {
     "dithered_count": (3, 2),
     "dithered_encode": (4, 2),
