@@ -126,7 +126,7 @@ class Derivation(Source):
 
     def decided(self, doubt: Doubt, word: int) -> None:
         """Whether it comes back bit for bit is known now (codecs/unsettled.py)."""
-        self.kept = doubt.x if word else None
+        self.kept = doubt.x.clone() if word else None  # a snapshot: it may be edited
 
     def _value(self, a: Any, given: Given) -> Any:
         return a.get(given) if isinstance(a, Part) else a

@@ -142,7 +142,7 @@ class TensorStore:
             row.shared_with = decision.holder.name
             stored.copied = stored.copied or isinstance(recipe, Copy)
         elif fate is Fate.SHAPE:
-            row.codec = "Shape()"
+            row.codec = "shape only"
             stored = Stored(self._pool.buffers, Role.GEOMETRY)
         elif fate is Fate.DEFERRED:
             stored = self._defer(saved)
