@@ -72,7 +72,8 @@ def node_of(t: Tensor) -> Any:
 def storage_of(t: Tensor) -> torch.UntypedStorage | None:
     """None for a tensor that has none of the ordinary kind: sparse, nested, wrapped by torch.func,
     of a subclass."""
-    if (type(t) not in _PLAIN and not planning.is_fake(t)) or t.is_nested:
+    kind = type(t)
+    if (kind is not Tensor and kind is not nn.Parameter and not planning.is_fake(t)) or t.is_nested:
         return None
     try:
         return t.untyped_storage()

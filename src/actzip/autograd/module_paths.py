@@ -113,19 +113,28 @@ def call_here() -> int:
     return 0 if frame is None else id(frame)
 
 
-def runs_in(call: int) -> bool:
-    """Whether the call of that number runs around the innermost call of a module.
+def runs_in(call: int, above: int = 0) -> int:
+    """Whether the call of that number runs around the innermost call of a module: so many frames
+    above the caller's, or 0.
 
+    `above`: where it was found before, which is asked first; to go from frame to frame takes long.
     Numbers may be used again: that of a call which an interrupt ended, by another module's call.
     """
+    if above:
+        try:
+            if id(sys._getframe(above + 1)) == call:
+                return above
+        except ValueError:  # no such frame
+            pass
     frame: FrameType | None = sys._getframe(1)
+    above = 0
     while frame is not None and frame.f_code is not _CALL:
-        frame = frame.f_back
+        frame, above = frame.f_back, above + 1
     while frame is not None:  # most often the next call outside, so frames are not told apart
-        frame = frame.f_back
+        frame, above = frame.f_back, above + 1
         if id(frame) == call:
-            return True
-    return False
+            return above
+    return 0
 
 
 def calls_of(root: nn.Module) -> int:

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from actzip.codecs import unsettled
 from actzip.codecs.memory_order import dense_view, overlaps, row_major, unexpand
-from actzip.codecs.payload import Allocate, Coded, Payload, PayloadError, fresh, ours
+from actzip.codecs.payload import Allocate, Coded, Payload, PayloadError, fresh, made, ours
 from actzip.codecs.validate import fault, too_large
 from actzip.kernels.errors import DamagedError
 
@@ -86,14 +86,13 @@ class Codec(ABC):
         self, x: Tensor, stride: tuple[int, ...], seed: int, coded: Tensor | Coded
     ) -> Payload:
         """The payload of x, with what the host knows and what it does not know yet."""
-        data = coded if isinstance(coded, Tensor) else coded.data
-        payload = ours(Payload(self, tuple(x.shape), stride, x.dtype, seed & _SEED_BITS, data))
-        if isinstance(coded, Coded):
-            if coded.known is not None:
-                object.__setattr__(payload, "known", coded.known)
-            if coded.word is not None:
-                loud = coded.unit > 0  # groups without room are NaN; a mask would just be wrong
-                unsettled.hold(payload, x, coded.word, coded.most, coded.unit, loud=loud)
+        shape, seed = tuple(x.shape), seed & _SEED_BITS
+        if not isinstance(coded, Coded):
+            return made(self, shape, stride, x.dtype, seed, coded)
+        payload = made(self, shape, stride, x.dtype, seed, coded.data, coded.known)
+        if coded.word is not None:
+            loud = coded.unit > 0  # groups without room are NaN; a mask would just be wrong
+            unsettled.hold(payload, x, coded.word, coded.most, coded.unit, loud=loud)
         return payload
 
     def decode(self, payload: Payload, out: Tensor | None = None) -> Tensor:
@@ -106,7 +105,9 @@ class Codec(ABC):
         """The codec that keeps the tensor instead of this one, once the device has spoken."""
         if payload.doubt is not None:
             unsettled.look()
-        return payload.codec if payload.made_by is not None and payload.made_by == self else None
+        if payload.made_by is None:
+            return None
+        return payload.codec if payload.made_by == self else None
 
     def used(self, payload: Payload) -> Tensor:
         """The bytes of a settled payload without what was reserved in them."""
@@ -123,7 +124,7 @@ class Codec(ABC):
     ) -> Tensor:
         """Have `fill` write a dense tensor in the order of the original's memory."""
         out = self._room(payload, out)
-        if tuple(out.stride()) != payload.stride:
+        if out.stride() != payload.stride:
             # elements are stored in the order of the original's memory, not of this one's
             return out.copy_(self._write(payload, None, fill))
         target = unexpand(out)
@@ -244,9 +245,7 @@ class Codec(ABC):
 
     @staticmethod
     def _check_out(payload: Payload, out: Tensor) -> None:
-        want = (payload.shape, payload.dtype, payload.data.device)
-        got = (tuple(out.shape), out.dtype, out.device)
-        if want != got:
-            raise ValueError(
-                f"out must be {want[0]} {want[1]} on {want[2]}, got {got[0]} {got[1]} on {got[2]}"
-            )
+        shape, dtype, device = payload.shape, payload.dtype, payload.data.device
+        if out.shape != shape or out.dtype != dtype or out.device != device:
+            got = f"{tuple(out.shape)} {out.dtype} on {out.device}"
+            raise ValueError(f"out must be {shape} {dtype} on {device}, got {got}")

@@ -129,10 +129,14 @@ class Group(Codec):
 
     def _layout(self, x: Tensor) -> GroupLayout:
         if not isinstance(self.bits, tuple):
-            return _known(self, 1, x.numel(), (self.bits,), x.dtype)
+            each = (self.bits,)
+            return _known(1, x.numel(), self.group_size, each, self.rounding, self.zero, x.dtype)
         # an expanded batch is stored once, with the most precise of its samples
         bits = self.bits if x.shape[0] == len(self.bits) else (max(self.bits),)
-        return _layout(self, x.shape[0], x[0].numel() if x.shape[0] else 0, bits, x.dtype)
+        n = x[0].numel() if x.shape[0] else 0
+        return GroupLayout.of(
+            x.shape[0], n, self.group_size, bits, self.rounding, self.zero, x.dtype
+        )
 
     def least_bytes(self, x: Tensor) -> int:
         each = self.bits if isinstance(self.bits, tuple) else (self.bits,)
@@ -168,12 +172,5 @@ class Group(Codec):
         return unsqueeze(payload.data, layout) if self.entropy else payload.data
 
 
-def _layout(
-    codec: Group, samples: int, n: int, bits: tuple[int, ...], dtype: torch.dtype
-) -> GroupLayout:
-    rounding, zero = codec.rounding, codec.zero
-    return GroupLayout.of(samples, n, codec.group_size, bits, rounding, zero, dtype)
-
-
 #: With one number of bits the same few layouts come in every step.
-_known = functools.lru_cache(maxsize=1024)(_layout)
+_known = functools.lru_cache(maxsize=1024)(GroupLayout.of)

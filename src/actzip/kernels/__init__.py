@@ -75,9 +75,9 @@ def of(tensor: Tensor, form: Literal["dithered"]) -> forms.DitheredForm: ...
 def of(tensor: Tensor, form: Literal["entropy"]) -> forms.EntropyForm: ...
 def of(tensor: Tensor, form: str) -> object:
     """The module of kernels for this form that fits the tensor's device."""
-    if planning.is_fake(tensor) and form in without_values.FORMS:
+    if planning.active and planning.is_fake(tensor) and form in without_values.FORMS:
         return without_values
-    order = _backends(tensor.device.type)
+    order = _backends("cpu" if tensor.is_cpu else tensor.device.type)
     key = (order[0], form)
     module = _MODULES.get(key)
     if module is None:
