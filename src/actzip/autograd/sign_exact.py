@@ -83,8 +83,9 @@ def batch_norm_relu(
 ) -> Tensor:
     """Positive exactly where x is on the side on which BatchNorm's result is, zero elsewhere."""
     shape = (1, -1, *(1 for _ in x.shape[2:]))
-    on = x > torch.tensor(origin, dtype=torch.float64, device=x.device).to(x.dtype).view(shape)
-    if weight is not None and bool((weight < 0).any()):
-        on = on ^ (weight < 0).view(shape)
+    off = x <= torch.tensor(origin, dtype=torch.float64, device=x.device).to(x.dtype).view(shape)
+    if weight is not None:
+        off.logical_xor_((weight < 0).view(shape))
     y = batch_norm(x, mean, invstd, weight, bias)
-    return torch.where(on, y.clamp(min=torch.finfo(x.dtype).tiny), y.new_zeros(()))
+    # in place: a backward pass has its peak where such a tensor is made
+    return y.clamp_(min=torch.finfo(x.dtype).tiny).masked_fill_(off, 0)
