@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from actzip.autograd.identity import Key, Place, key_of, storage_of, tensors_in, unit_of
+from actzip.autograd.identity import Key, Layout, Place, key_of, storage_of, tensors_in, unit_of
 from actzip.autograd.norm_calls import norm_call
-from actzip.autograd.recipe import Layout
 from actzip.autograd.slots import Node
 from actzip.autograd.slots.derivations import drops, is_norm, is_relu, is_tame, repeats
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from actzip.autograd.calls import Call, Operand
-from actzip.autograd.identity import Place
-from actzip.autograd.recipe import Layout
+from actzip.autograd.identity import Layout, Place
 from actzip.autograd.stored import Source, Stored
 from actzip.codecs import unsettled
 from actzip.codecs.unsettled import Doubt

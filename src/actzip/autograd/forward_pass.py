@@ -204,7 +204,8 @@ class ForwardPass:
         storage: torch.UntypedStorage,
         call: object,
     ) -> None:
-        if is_parameter(t):
+        maker = node_of(t)
+        if is_parameter(t, maker):
             return
         if not is_ours(node, slot, raw, t):
             self.ledger.unseen[unseen(raw, t)] += 1
@@ -215,26 +216,27 @@ class ForwardPass:
             # The model is not running: an interrupt ended its forward without telling anyone.
             self._running = False
             return
-        if node_of(t) is None and is_cast(t, tensors_in(call), self._weights.storages):
+        if maker is None and is_cast(t, tensors_in(call), self._weights.storages):
             return
         rule = slot.rule
         if rule is None:
             self.ledger.unknown[plan.node] += 1
-        else:
+        elif rule.refine is not None:
             rule = rule.at(node)
         want = Wanted.of(t, storage._cdata)
         raw_bytes = self._store.count(want, storage)
         role = rule.role if rule else Role.EXACT
         row = self.ledger.open(path, plan.node, slot.name, role, plan.op, raw_bytes)
         parts = parts_of(node, plan.op, slot.name, t, self._settings.policy.slice_bytes)
-        saved = Saved(node, raw, rule, want, row, parts)
+        maker = maker if want.unit is t else node_of(want.unit)
+        saved = Saved(node, raw, rule, want, row, maker, parts)
         if self._calls is not None:
             self._store.savers.setdefault(want.key, set()).add(saved.number)
         reader = self._store.keep(saved, self._decide(saved))
         if reader is not None:
             hook = unpack if parts == 1 else partial(read, parts=parts)
             raw.register_hooks(lambda _: reader, hook)
-            if row.role in (Role.LINEAR, Role.NONLINEAR) and reader.stored.site:
+            if (role is Role.LINEAR or role is Role.NONLINEAR) and reader.stored.site:
                 reader.name = row.name
                 self._readers[slot.name] = reader
 

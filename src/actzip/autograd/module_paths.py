@@ -13,6 +13,7 @@ from types import FrameType
 from torch import nn
 
 _CALL = nn.Module._call_impl.__code__
+_OURS = 5  #: frames of the watcher, at least, from where it asks to the op
 _COMPILES = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
 
 
@@ -52,7 +53,7 @@ class Paths:
     def here(self, root: nn.Module | None, running: nn.Module | None = None) -> str | None:
         """The path of the innermost module from the root; None when `running`, the root or a part
         of it that is called without it, is not running."""
-        frame = _call(sys._getframe(1))
+        frame = _call(sys._getframe(_OURS))
         if frame is None:
             return "" if root is None else None
         module = frame.f_locals["self"]

@@ -79,7 +79,9 @@ class Codec(ABC):
         self.check(x)
         if x.requires_grad and torch.is_grad_enabled():
             x = x.detach()
-        stride = tuple(x.stride()) if not overlaps(x) else row_major(x.shape)
+        stride = x.stride()
+        if not x.is_contiguous() and overlaps(x):
+            stride = row_major(x.shape)
         return self._payload(x, stride, seed, self._encode(self._dense(x), seed, allocate))
 
     def _payload(
@@ -96,6 +98,8 @@ class Codec(ABC):
         return payload
 
     def decode(self, payload: Payload, out: Tensor | None = None) -> Tensor:
+        if payload.doubt is None and payload.made_by is None:
+            return self._write(payload, out, self._decode)
         if (other := self._other(payload)) is not None:
             return other.decode(payload, out)
         values = self._write(payload, out, self._decode)
@@ -127,7 +131,7 @@ class Codec(ABC):
         if out.stride() != payload.stride:
             # elements are stored in the order of the original's memory, not of this one's
             return out.copy_(self._write(payload, None, fill))
-        target = unexpand(out)
+        target = unexpand(out) if 0 in payload.stride else out
         dense = self._view(target)
         try:
             if dense is not None:
@@ -142,7 +146,8 @@ class Codec(ABC):
 
     def _room(self, payload: Payload, out: Tensor | None) -> Tensor:
         """Memory to decode this payload into: `out` if there is one and it fits."""
-        self._check_payload(payload)
+        if payload.codec is not self or not payload.made_here:
+            self._check_payload(payload)
         if out is not None:
             self._check_out(payload, out)
             return out
@@ -205,7 +210,8 @@ class Codec(ABC):
         """x's elements, each once, in the order in which they are coded."""
         if x.is_conj() or x.is_neg():
             x = x.resolve_conj().resolve_neg()
-        x = unexpand(x)
+        if 0 in x.stride():
+            x = unexpand(x)
         view = self._view(x)
         view = self._view(x.contiguous()) if view is None else view
         assert view is not None, "a contiguous tensor has a view in every order"
@@ -241,7 +247,8 @@ class Codec(ABC):
     @staticmethod
     def _trusted(payload: Payload) -> bool:
         """Whether nothing is read from the bytes to refuse damage: where that would be a wait."""
-        return payload.made_here and not unsettled.reading_is_free(payload.data.device)
+        data = payload.data
+        return payload.made_here and not (data.is_cpu or unsettled.reading_is_free(data.device))
 
     @staticmethod
     def _check_out(payload: Payload, out: Tensor) -> None:

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from actzip import checks, kernels
@@ -74,7 +73,7 @@ class Group(Codec):
         return self.group_size, isinstance(self.bits, tuple)
 
     def check(self, x: Tensor) -> None:
-        super().check(x)
+        Codec.check(self, x)
         if isinstance(self.bits, tuple) and (x.dim() == 0 or x.shape[0] != len(self.bits)):
             raise ValueError(
                 f"Group was given bits for {len(self.bits)} samples, got a tensor of shape "
@@ -125,7 +124,9 @@ class Group(Codec):
         return int(isinstance(self.bits, tuple))
 
     def _view(self, x: Tensor) -> Tensor | None:
-        return super()._view(x) if isinstance(self.bits, tuple) else as_it_lies(x)
+        if not isinstance(self.bits, tuple):
+            return x if x.is_contiguous() else as_it_lies(x)
+        return super()._view(x)
 
     def _layout(self, x: Tensor) -> GroupLayout:
         if not isinstance(self.bits, tuple):
@@ -161,15 +162,13 @@ class Group(Codec):
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
         kernel, layout = kernels.of(out, "group"), self._layout(out)
-        data = self._codes(payload, layout)
+        data = unsqueeze(payload.data, layout) if self.entropy else payload.data
         kernel.decode(data, layout, payload.seed, out, self._trusted(payload))
 
     def _decode_mask(self, payload: Payload, out: Tensor) -> None:
         layout = self._layout(out)
-        kernels.of(out, "group").nonzero(self._codes(payload, layout), layout, out)
-
-    def _codes(self, payload: Payload, layout: GroupLayout) -> Tensor:
-        return unsqueeze(payload.data, layout) if self.entropy else payload.data
+        data = unsqueeze(payload.data, layout) if self.entropy else payload.data
+        kernels.of(out, "group").nonzero(data, layout, out)
 
 
 #: With one number of bits the same few layouts come in every step.
