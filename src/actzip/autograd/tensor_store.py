@@ -5,6 +5,8 @@ Carries out decisions, and writes down who holds the bytes.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import torch
 from torch import Tensor
 
@@ -41,6 +43,7 @@ class TensorStore:
         self._raw, self._rest = Tally(), Tally()
         self._pins = Pins()
         self.left: dict[Key, list[Saved]] = {}  #: autograd keeps it itself
+        self.left_in: Counter[int] = Counter()  #: how many such keys a storage has
         self.savers: dict[Key, set[int]] = {}  #: the nodes that saved it
         self.noise: dict[int, Operand] = {}  #: what the node of a dropout saved
         self.deferred = DeferredMask()
@@ -50,6 +53,7 @@ class TensorStore:
         """The pass is over: nothing of its graph is held."""
         self._stored.clear()
         self.left.clear()
+        self.left_in.clear()
         self.savers.clear()
         self.noise.clear()
 
@@ -166,7 +170,11 @@ class TensorStore:
         row.stored_bytes = self._rest.add(t, saved.want.own, t.untyped_storage().nbytes())
         if not row.stored_bytes:
             row.shared_with = first.name
-        self.left.setdefault(key, []).append(saved)
+        if key in self.left:
+            self.left[key].append(saved)
+        else:
+            self.left[key] = [saved]
+            self.left_in[key[0]] += 1
         stored = self._stored.get(key)
         if stored is not None and not stored.copied:
             stored.replace(Role.EXACT, Kept.of(unit))
@@ -252,6 +260,7 @@ class TensorStore:
         """Store exactly what autograd kept by itself, and serve its slots from there."""
         payload = self.encode(unit, Keep())
         saves = self.left.pop(key)
+        self.left_in[key[0]] -= 1
         holder = saves[0].row
         self._own(key, stored, payload, holder)
         for saved in saves:
