@@ -8,6 +8,7 @@ difference is what a layer costs, and what a pass costs as a whole drops out. Co
 Python functions and of C functions (sys.setprofile) and machine instructions (callgrind), which a
 busy machine does not change. Times are the best of many passes, plain and with a session in turns
 in one process. All figures are over plain. Prints a table and writes results/overhead.json.
+"""
 
 from __future__ import annotations
 
