@@ -76,8 +76,10 @@ class Decide:
         if role is not Role.LINEAR and role is not Role.NONLINEAR:
             return left(f"the slot table keeps {role.value} slots as they are")
         if saved.maker is None or saved.want.place is not None:
-            return self._noise(saved) or self._copy(saved) or self._value(saved)
-        return self._copy(saved) or self._value(saved)
+            found = self._noise(saved) or self._copy(saved)
+        else:
+            found = self._copy(saved)
+        return found or self._value(saved)
 
     def _mask(self, saved: Saved) -> Decision:
         node, row, t, rule = saved.node, saved.row, saved.want.tensor, saved.rule
@@ -127,9 +129,9 @@ class Decide:
 
     def _copy(self, saved: Saved) -> Decision | None:
         """A cast or reordered copy of a stored tensor, or a second copy of one kind."""
-        (_, unit, place, key), role = saved.want, saved.row.role
         if not self._copies.some:
             return None
+        (_, unit, place, key), role = saved.want, saved.row.role
         inner = self._copies.inner(unit)
         origin = inner or self._copies.outer(key)
         if origin is None:
@@ -153,7 +155,7 @@ class Decide:
     def _value(self, saved: Saved, codec: Codec | None = None) -> Decision:
         """Its values: stored already, made again, or in this code, or in the method's."""
         row, (_, unit, place, key) = saved.row, saved.want
-        found = self._store.find(key, row.role, unit)
+        found = self._store.find(key, row.site.role, unit)
         if found is not None:
             return _shared(found, view_at(place))
         if codec is None:

@@ -94,7 +94,7 @@ class ForwardPass:
 
     def visit(self, node: Any, number: int, args: object, kwargs: object) -> None:
         """Look at the saved tensors of a node that an op with these arguments just made."""
-        plan = slots.plan(node)
+        plan = slots.PLANS.get(type(node)) or slots.plan(node)
         self.visited = True
         if self._packed_graphs and plan.node == COMPILED:  # what it saves is packed and counted
             self._packed_graphs -= 1
@@ -237,7 +237,7 @@ class ForwardPass:
             hook = unpack if parts == 1 else partial(read, parts=parts)
             raw.register_hooks(lambda _: reader, hook)
             if (role is Role.LINEAR or role is Role.NONLINEAR) and reader.stored.site:
-                reader.name = row.name
+                reader.name = row.site.name
                 self._readers[slot.name] = reader
 
     def close(self) -> None:

@@ -157,7 +157,7 @@ class TensorStore:
                 stored.relu, self._bits[saved.want.key] = True, row
         else:
             assert decision.payload is not None, "stored without a payload"
-            stored = self._put(saved, decision.payload, decision.role or row.role)
+            stored = self._put(saved, decision.payload, decision.role or row.site.role)
             if decision.role is Role.EXACT and saved.want.place is None and row.slot == "other":
                 self.noise[saved.number] = Operand.of(saved.want.unit)
         return Reader(stored, recipe, saved.want.layout)
@@ -240,7 +240,7 @@ class TensorStore:
             elif stored.relu and not beside(bits, payload):  # it was, but this code cannot tell
                 bits = self._packed(self._bits[key], unit, saved.parts)
             stored.replace(role, payload, bits=bits)
-        stored.site = row.name
+        stored.site = row.site.name
         self._values[key] = row
         row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
         row.precision = payload.codec.precision()
