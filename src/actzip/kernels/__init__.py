@@ -73,15 +73,18 @@ def of(tensor: Tensor, form: Literal["bounded_entropy"]) -> forms.BoundedEntropy
 @overload
 def of(tensor: Tensor, form: Literal["dithered"]) -> forms.DitheredForm: ...
 @overload
+def of(tensor: Tensor, form: Literal["norm"]) -> forms.NormForm: ...
+@overload
 def of(tensor: Tensor, form: Literal["entropy"]) -> forms.EntropyForm: ...
 def of(tensor: Tensor, form: str) -> object:
     """The module of kernels for this form that fits the tensor's device."""
-    if planning.active and planning.is_fake(tensor) and form in without_values.FORMS:
+    fake = planning.active and planning.is_fake(tensor)
+    if fake and form in without_values.FORMS:
         return without_values
-    kind = "cpu" if tensor.is_cpu else tensor.device.type
+    kind = "" if fake else "cpu" if tensor.is_cpu else tensor.device.type
     module = _MODULES.get((FORCED, kind, form))
     if module is None:
-        order = _backends(kind)
+        order = ("reference",) if fake else _backends(kind)
         name = next(b for b in order if b == "reference" or form in _FORMS[b])
         module = _MODULES[FORCED, kind, form] = importlib.import_module(f"{__name__}.{name}.{form}")
     return module
