@@ -31,7 +31,8 @@ BACKENDS = {"cpu": ("native", "reference")}
 
 #: The forms that a backend has; the reference has all.
 _FORMS = {"native": native.FORMS, "triton": triton.FORMS}
-_MODULES: dict[tuple[str, str], ModuleType] = {}
+#: The modules that were asked for, by what was forced, type of device and form.
+_MODULES: dict[tuple[str | None, str, str], ModuleType] = {}
 
 
 def backend_name(device: torch.device | str = "cpu") -> str:
@@ -77,13 +78,13 @@ def of(tensor: Tensor, form: Literal["norm"]) -> forms.NormForm: ...
 def of(tensor: Tensor, form: Literal["entropy"]) -> forms.EntropyForm: ...
 def of(tensor: Tensor, form: str) -> object:
     """The module of kernels for this form that fits the tensor's device."""
-    fake = planning.is_fake(tensor)
+    fake = planning.active and planning.is_fake(tensor)
     if fake and form in without_values.FORMS:
         return without_values
-    order = ("reference",) if fake else _backends(tensor.device.type)
-    key = (order[0], form)
-    module = _MODULES.get(key)
+    kind = "" if fake else "cpu" if tensor.is_cpu else tensor.device.type
+    module = _MODULES.get((FORCED, kind, form))
     if module is None:
+        order = ("reference",) if fake else _backends(kind)
         name = next(b for b in order if b == "reference" or form in _FORMS[b])
-        module = _MODULES[key] = importlib.import_module(f"{__name__}.{name}.{form}")
+        module = _MODULES[FORCED, kind, form] = importlib.import_module(f"{__name__}.{name}.{form}")
     return module
