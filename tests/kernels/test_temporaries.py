@@ -7,7 +7,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from actzip.codecs import BitMask, Cast, Codec, Dual, Group, Index, Keep, Payload, Window
+from actzip.codecs import (
+    BitMask,
+    Bounded,
+    Cast,
+    Codec,
+    Dual,
+    FixedPoint,
+    Group,
+    Index,
+    Keep,
+    Payload,
+    Window,
+)
 from actzip.memory.measure import live_peak
 
 MOST = 3  #: times the bytes of the tensor
@@ -43,6 +55,10 @@ CASES: list[tuple[Codec, Tensor]] = [
     (Cast(), values()),
     (Cast(torch.float16), values()),
     (Keep(), values()),
+    (Bounded(0.1), values()),
+    (Bounded(0.1), values(torch.bfloat16)),
+    (FixedPoint(6), values()),
+    (FixedPoint(6), values(torch.float16)),
 ]
 
 

@@ -261,6 +261,7 @@ class Pool:
         self.slabs = Slabs()
         self.buffers = Buffers()
         self.scales = Scales()
+        self.devices: set[torch.device] = set()  #: of tensors that were stored
         self.live: dict[int, weakref.ref[Stored]] = {}  #: by id; a WeakSet takes ten times as long
 
     @property

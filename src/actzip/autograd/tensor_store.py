@@ -119,6 +119,7 @@ class TensorStore:
         """A payload, with a seed of its own unless one is given."""
         seed = next(self._seeds) if seed is None else seed
         payload = codec.encode(t, seed=seed, allocate=self._pool.slabs.allocate)
+        self._pool.devices.add(t.device)
         return send(payload) if self._swap else payload
 
     def pack(self, t: Tensor, parts: int) -> Payload:
