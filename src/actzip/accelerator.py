@@ -10,6 +10,7 @@ import contextlib
 from typing import Any
 
 import torch
+from torch import Tensor
 
 TYPES = ("cpu", "cuda", "mps", "xpu")
 _TOTAL = "total_memory"
@@ -117,6 +118,11 @@ def current(device: torch.device) -> contextlib.AbstractContextManager[object]:
 def has_streams(device: torch.device) -> bool:
     """Whether a copy can be under way beside other work of the device."""
     return hasattr(library(device), "Stream")
+
+
+def pinned_like(source: Tensor) -> Tensor:
+    """Host memory of the same shape and strides, from which the tensor's device copies by itself."""
+    return torch.empty_like(source, device="cpu", pin_memory=source.device.type != "cpu")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -21,6 +21,7 @@ from actzip.autograd.sliced_tensor import beside, cut
 from actzip.autograd.stored import Kept, Pool, Source, Stored, StoredByKey
 from actzip.codecs import BitMask, Keep
 from actzip.codecs.base import Codec, Payload
+from actzip.memory.host_copies import Lane
 from actzip.methods.base import STRENGTH, Role
 
 
@@ -30,7 +31,7 @@ class TensorStore:
     def __init__(self, pool: Pool, seed: int, swap: bool):
         self._pool = pool
         self._seeds = seeds(seed)
-        self._swap = swap
+        self._lane = Lane() if swap else None
         self._stored = StoredByKey()
         self._values: dict[Key, Row] = {}  # whose values they are
         self._bits: dict[Key, Row] = {}  # whose mask it is
@@ -120,7 +121,7 @@ class TensorStore:
         seed = next(self._seeds) if seed is None else seed
         payload = codec.encode(t, seed=seed, allocate=self._pool.slabs.allocate)
         self._pool.devices.add(t.device)
-        return send(payload) if self._swap else payload
+        return payload if self._lane is None else send(payload, self._lane)
 
     def pack(self, t: Tensor, parts: int) -> Payload:
         """One bit per element."""
