@@ -109,6 +109,18 @@ def release(device: torch.device) -> None:
         found.empty_cache()
 
 
+def random_state(device: torch.device) -> Tensor | None:
+    """Of the device's own random numbers; None for the CPU."""
+    told = getattr(library(device), "get_rng_state", None)
+    return None if told is None else told(*_index(device))
+
+
+def set_random_state(device: torch.device, state: Tensor | None) -> None:
+    """Go on with the random numbers of `random_state`."""
+    if state is not None and library(device) is not None:
+        library(device).set_rng_state(state, *_index(device))
+
+
 def current(device: torch.device) -> contextlib.AbstractContextManager[object]:
     """Work that is launched inside goes to this device."""
     chosen = getattr(library(device), "device", None)
@@ -121,7 +133,7 @@ def has_streams(device: torch.device) -> bool:
 
 
 def pinned_like(source: Tensor) -> Tensor:
-    """Host memory of the same shape and strides, from which the tensor's device copies by itself."""
+    """Host memory of the same shape and strides, with which the device copies by itself."""
     return torch.empty_like(source, device="cpu", pin_memory=source.device.type != "cpu")
 
 

@@ -37,7 +37,7 @@ def bring(payload: Payload) -> Payload:
     return back
 
 
-class save_on_host(saved_tensors_hooks):  # noqa: N801 - named like torch's save_on_cpu
+class save_on_host(saved_tensors_hooks):
     """What autograd saves waits in pinned host memory, as with `torch.autograd.graph.save_on_cpu`,
     copied beside the computation and fetched before it is needed.
 
