@@ -257,5 +257,9 @@ class ForwardPass:
         """What became of every saved tensor so far."""
         pool, stats = self._settings.pool, self.ledger.stats(self._weights.storages)
         stats.slab_bytes, stats.buffer_bytes = pool.slabs.nbytes, pool.buffers.nbytes
-        stats.backend = kernels.backend_name()
+        names = sorted(map(str, pool.devices)) or ["cpu"]
+        told = {name: kernels.backend_name(name) for name in names}
+        several = ", ".join(f"{name}: {best}" for name, best in told.items())
+        stats.backend = several if len(told) > 1 else told[names[0]]
+        stats.backends = {name: kernels.handed_out(name) for name in names}
         return stats

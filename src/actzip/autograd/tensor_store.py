@@ -23,6 +23,7 @@ from actzip.autograd.sliced_tensor import beside, cut
 from actzip.autograd.stored import Kept, Pool, Source, Stored, StoredByKey
 from actzip.codecs import BitMask, Keep
 from actzip.codecs.base import Codec, Payload
+from actzip.memory.host_copies import Lane
 from actzip.methods.base import STRENGTH, Role
 
 
@@ -33,7 +34,7 @@ class TensorStore:
         self._pool = pool
         self._allocate = pool.slabs.allocate
         self._seeds = seeds(seed)
-        self._swap = swap
+        self._lane = Lane() if swap else None
         self._stored = StoredByKey()
         self.get = self._stored.get  #: what is stored of a key
         self._values: dict[Key, Row] = {}  # whose values they are
@@ -122,7 +123,8 @@ class TensorStore:
         """A payload, with a seed of its own unless one is given."""
         seed = next(self._seeds) if seed is None else seed
         payload = codec.encode(t, seed=seed, allocate=self._allocate)
-        return send(payload) if self._swap else payload
+        self._pool.devices.add(t.device)
+        return payload if self._lane is None else send(payload, self._lane)
 
     def pack(self, t: Tensor, parts: int) -> Payload:
         """One bit per element."""
