@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,14 @@ def laid_out(config: Config, inputs: Tensor) -> Tensor:
 class Trainer:
     """Steps a model as a config says; the same config and parts give the same weights."""
 
-    def __init__(self, config: Config, data: Data, steps: int) -> None:
+    def __init__(
+        self,
+        config: Config,
+        data: Data,
+        steps: int,
+        spread: Callable[[nn.Module], None] | None = None,
+    ) -> None:
+        """`spread` shards the model, before anything is made from its parameters."""
         torch.manual_seed(config.seed)
         self.config = config
         self.task = config.kind
@@ -47,6 +54,9 @@ class Trainer:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if config.method == "checkpoint":
             recompute_blocks(self.model)
+        self._sharded = spread is not None
+        if spread is not None:
+            spread(self.model)
         self.optimizer = optimizer(config, self.model)
         self.schedule = schedule(config, self.optimizer, steps)
         self.session = attach(config, self.model, self.optimizer)
@@ -96,18 +106,29 @@ class Trainer:
             self.session.remove()
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs to go on bit for bit."""
-        return {
+        """What a resumed run needs to go on bit for bit; whole tensors, also of a sharded model."""
+        found = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "session": None if self.session is None else self.session.state_dict(),
             "random": torch.get_rng_state(),
         }
+        if self._sharded:
+            from actzip.tasks import sharding
+
+            found.update(sharding.whole({name: found[name] for name in ("model", "optimizer")}))
+        return found
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        if self._sharded:
+            from actzip.tasks import sharding
+
+            sharding.load_model(self.model, state["model"])
+            sharding.load_optimizer(self.optimizer, state["optimizer"])
+        else:
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         if self.session is not None:
             self.session.load_state_dict(state["session"])
