@@ -127,7 +127,7 @@ def test_the_command_line_under_torchrun_writes_one_run(tmp_path: Path) -> None:
     assert [json.loads(line)["step"] for line in lines if "loss" in line] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("command", ["compare", "profile", "max-batch --memory 1GiB"])
+@pytest.mark.parametrize("command", ["compare", "profile"])
 def test_other_commands_are_for_one_process(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from typer.testing import CliRunner
 

@@ -84,10 +84,17 @@ class Ranks:
         return everyone
 
 
+def started() -> tuple[int, int]:
+    """Which process torchrun started this as, of how many; the first of one without it."""
+    if "RANK" not in os.environ:
+        return 0, 1
+    return int(os.environ["RANK"]), int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def joined(sharded: bool = False) -> Ranks:
     """The group of this process, joined if torchrun started it; alone otherwise."""
     if not (dist.is_available() and dist.is_initialized()):
-        if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        if started()[1] == 1:
             if sharded:
                 raise ValueError(
                     "--fsdp spreads the weights over several processes, and this is one; start "
@@ -120,5 +127,7 @@ def end(ranks: Ranks) -> None:
 
 def alone(command: str) -> None:
     """Raise ValueError when torchrun started this process: every one would do the same."""
-    if "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError(f"{command} is for one process; torchrun is for `actzip train`")
+    if started()[1] > 1:
+        raise ValueError(
+            f"{command} is for one process; torchrun is for `actzip train` and `actzip max-batch`"
+        )
