@@ -239,7 +239,7 @@ class ForwardPass:
                 self._readers[slot.name] = reader
 
     def _look_at_ctx(self, node: Any, plan: Plan) -> None:
-        """Name what an `autograd.Function` keeps without `save_for_backward`: no hook reaches it."""
+        """Name what a custom function keeps past `save_for_backward`: no hook reaches it."""
         for name, t in tensors_on(node):
             storage = storage_of(t)
             if storage is None or not self._running:

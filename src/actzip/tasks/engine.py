@@ -96,9 +96,7 @@ class Loop:
         self.shuffling = torch.Generator().manual_seed(2 * config.seed)
         self.augmenting = torch.Generator().manual_seed(2 * config.seed + 1)
 
-    def _trainer(
-        self, method: str, spread: Callable[[nn.Module], None] | None = None
-    ) -> Trainer:
+    def _trainer(self, method: str, spread: Callable[[nn.Module], None] | None = None) -> Trainer:
         options = self.config.options if method == self.config.method else {}
         config = replace(self.config, method=method, options=options)
         return Trainer(config, self.data, self.steps, spread)
