@@ -48,7 +48,7 @@ class _Late(transformers.TrainerCallback):
 
 
 def test_every_loss_in_the_history_has_the_four_numbers(tmp_path: Path) -> None:
-    callback, early = ActzipCallback(), _Late()
+    callback, early = ActzipCallback("actnn"), _Late()
     run = trainer(tmp_path, early, callback, eval_strategy="steps", eval_steps=2)
     run.train()
     entries = _losses(run)

@@ -247,7 +247,8 @@ class ForwardPass:
             if is_parameter(t) or storage._cdata in self._weights.storages:
                 self.ledger.weights_on_ctx[plan.node, storage._cdata] = storage.nbytes()
             elif storage.nbytes() >= self._min_bytes:
-                path = self._settings.paths.here(self.root, self._part and self._part())
+                part = None if self._part is None else self._part()
+                path = self._settings.paths.here(self.root, part)
                 with DisableTorchFunction(), torch.no_grad():
                     want = Wanted.of(t, storage._cdata)
                     raw = self._store.count(want, storage)

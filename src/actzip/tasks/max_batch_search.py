@@ -147,10 +147,10 @@ def _together(config: Config, limit: int, world: int) -> tuple[int, float]:
                 found.append(each.result())
             except RuntimeError as error:
                 failed.append(error)
-    for error in failed:  # when one ends, the others fail too: they wait for it
+    for each_error in failed:  # when one ends, the others fail too: they wait for it
         with contextlib.suppress(StepError):
-            _why(str(error))
-            raise error
+            _why(str(each_error))
+            raise each_error
     if failed:
         raise failed[0]
     return max(peak for peak, _ in found), max(seconds for _, seconds in found)

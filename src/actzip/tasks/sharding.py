@@ -9,7 +9,6 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
-from torch.utils._pytree import tree_map_only
 
 
 def shard(model: nn.Module, world: int) -> None:
@@ -22,10 +21,13 @@ def shard(model: nn.Module, world: int) -> None:
     fully_shard(model, mesh=mesh)
 
 
-def whole(state: dict[str, Any]) -> dict[str, Any]:
+def whole(state: Any) -> Any:
     """The same state with whole tensors; all processes must ask for it."""
-    found: dict[str, Any] = tree_map_only(DTensor, DTensor.full_tensor, state)
-    return found
+    if isinstance(state, DTensor):
+        return state.full_tensor()
+    if isinstance(state, dict):
+        return {name: whole(value) for name, value in state.items()}
+    return [whole(value) for value in state] if isinstance(state, list) else state
 
 
 def load_model(model: nn.Module, state: dict[str, Any]) -> None:
