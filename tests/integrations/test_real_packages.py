@@ -15,7 +15,9 @@ from torch import nn
 
 import actzip
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning"
+)
 
 
 def test_axolotls_plugin_manager_finds_and_calls_the_plugin() -> None:
