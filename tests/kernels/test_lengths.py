@@ -93,7 +93,8 @@ def test_a_buffer_that_is_too_short_is_refused(monkeypatch: pytest.MonkeyPatch) 
             codec.mask(payload)
     sources = Path(kernels.__file__).parent.glob("csrc/*/*.cpp")
     entries = {name for path in sources for name in re.findall(ENTRY, path.read_text())}
-    assert call.tried == entries
+    norms = {"norm_channels", "norm_rows"}  # no codec's: test_norm.py cuts their buffers
+    assert call.tried == entries - norms
 
 
 def test_an_entry_counts_its_parameters() -> None:

@@ -190,7 +190,7 @@ class Stored:
         finds them decoded."""
         self.several = True
         values = self.tensor()
-        if isinstance(self.value, Payload):
+        if isinstance(self.value, Payload) and self.buffers.lends:
             self._lent = values
         return values
 
@@ -257,9 +257,9 @@ class StoredByKey:
 class Pool:
     """The memory of one session, and what is stored in it at this moment."""
 
-    def __init__(self) -> None:
+    def __init__(self, decodes_once: bool = True) -> None:
         self.slabs = Slabs()
-        self.buffers = Buffers()
+        self.buffers = Buffers(decodes_once)
         self.scales = Scales()
         self.live: dict[int, weakref.ref[Stored]] = {}  #: by id; a WeakSet takes ten times as long
 

@@ -72,12 +72,15 @@ def of(tensor: Tensor, form: Literal["bounded_entropy"]) -> forms.BoundedEntropy
 @overload
 def of(tensor: Tensor, form: Literal["dithered"]) -> forms.DitheredForm: ...
 @overload
+def of(tensor: Tensor, form: Literal["norm"]) -> forms.NormForm: ...
+@overload
 def of(tensor: Tensor, form: Literal["entropy"]) -> forms.EntropyForm: ...
 def of(tensor: Tensor, form: str) -> object:
     """The module of kernels for this form that fits the tensor's device."""
-    if planning.is_fake(tensor) and form in without_values.FORMS:
+    fake = planning.is_fake(tensor)
+    if fake and form in without_values.FORMS:
         return without_values
-    order = _backends(tensor.device.type)
+    order = ("reference",) if fake else _backends(tensor.device.type)
     key = (order[0], form)
     module = _MODULES.get(key)
     if module is None:
