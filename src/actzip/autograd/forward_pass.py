@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
 
 from actzip import kernels
 from actzip.autograd import slots
@@ -22,6 +23,7 @@ from actzip.autograd.identity import Wanted, is_cast, is_parameter, node_of, sto
 from actzip.autograd.ledger import Ledger, Row, Stats
 from actzip.autograd.module_paths import Paths
 from actzip.autograd.observe import Observer
+from actzip.autograd.on_ctx import ON_CTX, tensors_on
 from actzip.autograd.recipe import Reader, unpack
 from actzip.autograd.seeds import seed_at
 from actzip.autograd.sliced_tensor import parts_of, read
@@ -111,6 +113,8 @@ class ForwardPass:
                     self._look(node, plan, slots.element(plan, slot, i), item, (args, kwargs))
             elif raw is not None:
                 self._look(node, plan, slot, raw, (args, kwargs))
+        if isinstance(node, BackwardCFunction):
+            self._look_at_ctx(node, plan)
         if self._readers:
             if self._settings.observer is not None:
                 self._settings.observer.watch(node, self._readers)
@@ -239,6 +243,23 @@ class ForwardPass:
             if (role is Role.LINEAR or role is Role.NONLINEAR) and reader.stored.site:
                 reader.name = row.site.name
                 self._readers[slot.name] = reader
+
+    def _look_at_ctx(self, node: Any, plan: Plan) -> None:
+        """Name what a custom function keeps past `save_for_backward`: no hook reaches it."""
+        for name, t in tensors_on(node):
+            storage = storage_of(t)
+            if storage is None or not self._running:
+                continue
+            if is_parameter(t, node_of(t)) or storage._cdata in self._weights.storages:
+                self.ledger.weights_on_ctx[plan.node, storage._cdata] = storage.nbytes()
+            elif storage.nbytes() >= self._min_bytes:
+                part = None if self._part is None else self._part()
+                path = self._settings.paths.here(self.root, part)
+                with DisableTorchFunction(), torch.no_grad():
+                    want = Wanted.of(t, storage._cdata)
+                    raw = self._store.count(want, storage)
+                    row = self.ledger.open(path or "", plan.node, name, Role.EXACT, plan.op, raw)
+                    self._store.hold(row, want, ON_CTX)
 
     def close(self) -> None:
         """The pass is over: no memory is held for payloads still to come."""

@@ -164,14 +164,19 @@ class TensorStore:
                 self.noise[saved.number] = Operand.of(saved.want.unit)
         return Reader(stored, recipe, saved.want.layout)
 
-    def _leave(self, saved: Saved, reason: str) -> None:
-        """Autograd keeps t itself; whoever stored a copy of it can read it there for nothing."""
-        row, (t, unit, _, key) = saved.row, saved.want
+    def hold(self, row: Row, want: Wanted, reason: str) -> None:
+        """Somebody keeps the tensor as it is: autograd, or an `autograd.Function` on its ctx."""
+        t, key = want.tensor, want.key
         row.reason = reason
         first = self._kept.setdefault(key[0], row)
-        row.stored_bytes = self._rest.add(t, saved.want.own, t.untyped_storage().nbytes())
+        row.stored_bytes = self._rest.add(t, want.own, t.untyped_storage().nbytes())
         if not row.stored_bytes:
             row.shared_with = first.name
+
+    def _leave(self, saved: Saved, reason: str) -> None:
+        """Autograd keeps t itself; whoever stored a copy of it can read it there for nothing."""
+        row, (_, unit, _, key) = saved.row, saved.want
+        self.hold(row, saved.want, reason)
         if key in self.left:
             self.left[key].append(saved)
         else:

@@ -54,8 +54,8 @@ def backend_of(device: torch.device | str, form: str) -> str:
 def handed_out(device: torch.device | str) -> dict[str, str]:
     """Forms whose kernels somebody in this process has asked for, for a device like this one and
     the present choice of backends, with the backend that gave them."""
-    best = backend_name(device)
-    return {form: backend_of(device, form) for form in FORMS if (best, form) in _MODULES}
+    kind = torch.device(device).type
+    return {form: backend_of(device, form) for form in FORMS if (FORCED, kind, form) in _MODULES}
 
 
 def _backends(kind: str) -> tuple[str, ...]:
