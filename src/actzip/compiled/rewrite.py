@@ -20,9 +20,9 @@ from torch.fx import GraphModule, Node
 from actzip.codecs import BitMask, Index
 from actzip.codecs.base import Codec
 from actzip.codecs.serial import to_words
-from actzip.compiled import names, ops
+from actzip.compiled import functions, names, ops
 from actzip.compiled.effect import Effect, effect, hint
-from actzip.compiled.graph_nodes import SAME, active, mask_side, root, same, shares
+from actzip.compiled.graph_nodes import active, mask_side, root, same, shares
 from actzip.compiled.sites import module_path, site_of
 from actzip.compiled.symbols import Symbols
 from actzip.methods.base import Policy, Role, Stateless
@@ -101,7 +101,9 @@ class _Plan:
             if not isinstance(node, Node) or not isinstance(node.meta.get("val"), Tensor):
                 continue
             origin = node
-            while names.function(origin.target) in SAME and isinstance(origin.args[0], Node):
+            while names.function(origin.target) in functions.ALIASES and isinstance(
+                origin.args[0], Node
+            ):
                 origin = origin.args[0]
             first = firsts.setdefault(origin, node)
             here, there = self.homes.get(node.name), self.homes.get(first.name)
