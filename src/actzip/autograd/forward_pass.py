@@ -86,6 +86,11 @@ class ForwardPass:
         """The method at work in this pass."""
         return self._settings.policy
 
+    @property
+    def looks(self) -> bool:
+        """Whether its backward is looked at."""
+        return self._settings.observer is not None
+
     def settle(self) -> None:
         """Something else than a layer comes: what waits is stored as it is now."""
         with DisableTorchFunction(), torch.no_grad():
@@ -122,6 +127,12 @@ class ForwardPass:
         self._graphs += 1
         path = self._settings.paths.inside(self.root)
         return path, seed_at(self._settings.seed, -self._graphs)
+
+    def is_weight(self, t: Tensor) -> bool:
+        """Whether it is a parameter or a buffer, or a view of one."""
+        storage = storage_of(t)
+        known = storage is not None and storage._cdata in self._weights.storages
+        return known or is_parameter(t)
 
     def made(self, node: Any, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
         """A call that made this one node gave `out`: if it was cheap, it can be made again."""

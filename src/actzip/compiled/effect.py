@@ -82,7 +82,9 @@ class _Walk:
     def _reach(self, node: Node, level: int, slot: str, why: str) -> None:
         if level != _SHAPE:
             self.levels[node] = level
-        if level > self.strongest[0]:
+        # of readers with equal needs the one whose op came first in forward: eager names that
+        again = level == self.strongest[0] and any(a in self.same for a in node.all_input_nodes)
+        if level > self.strongest[0] or again:
             self.strongest, self.why = (level, node, slot), why if level == _EXACT else ""
 
     def _is_view(self, node: Node) -> bool:
@@ -197,7 +199,7 @@ class _Walk:
         return self._of(role, node, slot)
 
     def _of(self, role: Role, node: Node, slot: str) -> Effect:
-        target = _whole(node)
+        target = whole(node)
         if target is not node.target:  # a part of it, which has other names for its arguments
             slot = names.slot_for(target, role) or slot
         return Effect(
@@ -213,7 +215,7 @@ _LEVEL = {
 }
 
 
-def _whole(node: Node) -> Any:
+def whole(node: Node) -> Any:
     """The function that was called, or the one that this is a part of after decomposition."""
     original = node.meta.get("original_aten")
     return original if original is not None and names.function(original) else node.target

@@ -55,6 +55,17 @@ def root(node: Node) -> Node:
     return node
 
 
+def is_written(node: Node) -> bool:
+    """Whether an op of the graph writes to this tensor, or to a view of it."""
+    for user in node.users:
+        name = names.function(user.target)
+        if name.endswith("_") and user.args and user.args[0] is node:
+            return True
+        if name in functions.VIEWS and is_written(user):
+            return True
+    return False
+
+
 def shares(val: Tensor) -> bool:
     sizes = zip(val.shape, val.stride(), strict=True)
     return any(hint(stride) == 0 and hint(size) > 1 for size, stride in sizes)

@@ -3,13 +3,12 @@
 The partitioner has split the joint graph: forward returns the user's outputs and then everything
 that it saves, and backward has a placeholder of the same name for each. A saved tensor is packed
 after its last use in forward and unpacked before its first use in backward. Left as they are:
-parameters and what is made of them alone, inputs and outputs of the graph, constants, numbers.
+parameters and what is made of them alone, outputs of the graph, constants, numbers.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +21,8 @@ from actzip.codecs.base import Codec
 from actzip.codecs.serial import to_words
 from actzip.compiled import functions, names, ops
 from actzip.compiled.effect import Effect, effect, hint
-from actzip.compiled.graph_nodes import active, mask_side, root, same, shares
-from actzip.compiled.sites import module_path, site_of
+from actzip.compiled.graph_nodes import active, is_written, mask_side, root, same, shares
+from actzip.compiled.sites import Readers, site_of
 from actzip.compiled.symbols import Symbols
 from actzip.methods.base import Policy, Role, Stateless
 
@@ -76,7 +75,7 @@ class _Plan:
         self.active = active(fw, self.static)
         self.held = {root(o) for o in self.outputs[:first] if isinstance(o, Node)}
         self.homes = {n.name: n for n in bw.graph.find_nodes(op="placeholder")}
-        self.occurrences: Counter[tuple[str, str, str]] = Counter()
+        self.readers = Readers(fw, wish.root)
         self.left: list[dict[str, Any]] = []
         self._merge()
         self.saved = list(self._find())
@@ -137,31 +136,28 @@ class _Plan:
         found, role = saved.effect, saved.effect.role
         if not saved.val.dtype.is_floating_point:
             role = Role.MASK if saved.val.dtype is torch.bool else Role.INDEX
-        module = module_path(found.reader, self.wish.root) or module_path(
-            saved.node, self.wish.root
-        )
-        where = (module, found.node or "Unused", found.slot)
+        module, node, slot, occurrence = self.readers.name(saved.node, found)
         saved.site = {
             "session": self.wish.key,
             "module": module,
-            "node": where[1],
-            "slot": found.slot,
-            "occurrence": self.occurrences[where],
+            "node": node,
+            "slot": slot,
+            "input": root(saved.node).op == "placeholder",
+            "occurrence": occurrence,
             "role": role.value,
             "relu": relu,
             "signs": bool(found.signs),
             "maker": names.node_name(root(saved.node).target),
         }
-        self.occurrences[where] += 1
 
     def _untouchable(self, saved: Saved) -> str:
         node, val = saved.node, saved.val
-        if node.op == "placeholder":
-            return "an input of the compiled graph: whoever made it holds it"
         if root(node) in self.held:
             return "an output of the compiled graph: it lives anyway"
-        if root(node).op == "placeholder":
-            return "a view of an input of the compiled graph"
+        if saved.site["input"] and not val.dtype.is_floating_point:
+            return "an input of the compiled graph: whoever made it holds it"
+        if saved.site["input"] and is_written(root(node)):
+            return "an input that the compiled graph writes to"
         if node.meta.get("saved_tensor_with_no_vc_check", False):
             return "kept on a Function's context, which the graph passes on as it is"
         if val.layout != torch.strided or shares(val):
@@ -184,6 +180,8 @@ class _Plan:
                 codec = self.wish.policy.codec(here, saved.val)
                 if codec is None:
                     return self.wish.policy.reason(here)
+                if saved.site["input"]:  # a weight for all that is known: the session looks at it
+                    codec = None
             else:
                 visible = ops.HEAD
         elif role is Role.GEOMETRY:
