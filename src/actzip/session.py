@@ -19,7 +19,7 @@ from actzip.autograd.attachment import Attachment
 from actzip.autograd.compiled import inside
 from actzip.autograd.failures import Failures
 from actzip.autograd.forward_pass import ForwardPass, Settings
-from actzip.autograd.module_paths import Paths
+from actzip.autograd.module_paths import Paths, runs_compiled
 from actzip.autograd.observe import Observer
 from actzip.autograd.uncompiled import is_uncompiled
 from actzip.autograd.watcher import Watcher
@@ -264,7 +264,8 @@ class Session(Numbers):
         return watchers
 
     def _watch(self, module: nn.Module) -> Watcher:
-        return Watcher(lambda: self._begin(module), self._finished, self._front.key)
+        later = runs_compiled(module) and self._front.can_look()
+        return Watcher(lambda: self._begin(module, later), self._finished, self._front.key)
 
     def _root(self) -> nn.Module | None:
         return None if self._inner is None else self._inner()

@@ -77,6 +77,10 @@ class Front(ops.Hearer):
         kind = None if root is None else type(root)
         return Wish(self.key, self._policy(), self._min_bytes, kind)
 
+    def can_look(self) -> bool:
+        """The model runs compiled: whether its next call can run uncompiled."""
+        return self._calls.can_look(self._root())
+
     # -- a graph runs ----------------------------------------------------------------------
 
     def begin(self, graph: dict[str, Any]) -> int:
@@ -89,11 +93,8 @@ class Front(ops.Hearer):
 
     def _open(self, graph: dict[str, Any]) -> int:
         running = [w for w in nesting.at_work() if w.key == self.key]
-        if running:
-            trace = running[-1].forward_pass
-        else:
-            root = self._root()
-            trace = self._begin(root, self._calls.can_look(root))
+        begin = self._begin
+        trace = running[-1].forward_pass if running else begin(self._root(), self.can_look())
         path, seed = trace.compiled()
         path = ".".join(part for part in path.split(".") if part and part != "_orig_mod")
         run = _Run(trace, path, int(graph["packs"]), not running)
