@@ -104,6 +104,8 @@ class Session(Numbers):
             else Attachment(model, self._watch, self._failures, eval_mode, self._front.key)
         )
         if model is not None:
+            if model is not self._root():
+                self._front.calls.hook(model)
             _SESSIONS[model] = weakref.ref(self)
             forget_compiled()
 

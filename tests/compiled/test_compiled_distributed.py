@@ -16,7 +16,7 @@ from processes import in_two_processes
 def _gradients(kind: str, rank: int, method: Any) -> tuple[list[Tensor], actzip.Session | None]:
     torch._dynamo.reset()
     torch.manual_seed(0)
-    model: nn.Module = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.Tanh())
+    model: nn.Module = nn.Sequential(nn.Linear(64, 128), nn.Dropout(0.2), nn.Linear(128, 128))
     session = None if method is None else actzip.compress(model, method, min_bytes=0)
     if kind == "ddp":
         call = torch.compile(nn.parallel.DistributedDataParallel(model), backend="aot_eager")
@@ -29,7 +29,8 @@ def _gradients(kind: str, rank: int, method: Any) -> tuple[list[Tensor], actzip.
         fully_shard(model, mesh=mesh)
         call = torch.compile(model, backend="aot_eager")
     x = torch.randn(64, 64, generator=torch.Generator().manual_seed(rank))
-    for _ in range(2):
+    for step in range(2):
+        torch.manual_seed(step)
         model.zero_grad()
         call(x).square().mean().backward()
     grads: list[Any] = [p.grad for p in model.parameters()]

@@ -79,8 +79,7 @@ def test_bits_are_spread_over_the_layers_of_what_is_compiled(how: str) -> None:
     model = Small()
     call = _compiled(model, how)
     stats, _, told = _trained(model, call, actzip.ActNN(per_sample=False), 5)
-    up = next(row for row in stats.sites if row.name == "up:AddmmBackward0.mat1")
-    assert up.name in told
+    assert [row for row in stats.sites if row.module == "up" and row.name in told]
     bits = {row.precision for row in stats.sites if row.precision and row.role.value != "mask"}
     assert len(bits) > 1
     gradients(call, X)  # without the session: as it was
@@ -100,10 +99,11 @@ def test_what_was_learned_goes_on_after_a_resume() -> None:
     model = Small()
     call = _compiled(model, "wrapped")
     with actzip.compress(model, actzip.ActNN(), min_bytes=0) as session:
-        for _ in range(5):
+        for _ in range(6):  # the next one is none that is looked at
             gradients(call, X)
         state, expected = session.state_dict(), gradients(call, X)
-        steps = session.step
+        steps, precise = session.step, {row.precision for row in session.stats().sites}
+        assert len(precise) > 1
     with actzip.compress(model, actzip.ActNN(), min_bytes=0) as session:
         session.load_state_dict(state)
         call = torch.compile(model, backend="aot_eager", fullgraph=True)

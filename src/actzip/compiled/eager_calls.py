@@ -40,15 +40,16 @@ class EagerCalls:
         if root is None or not root.training or not uncompiled.can_be_uncompiled():
             return False
         for module in running_modules():
-            if type(module).__name__ == "OptimizedModule":
-                self._hook(module)
+            if inside(module) is not module:
+                self.hook(module)
                 return True
         if getattr(root, "_compiled_call_impl", None) is not None:
             self._enclose(root)
             return True
         return False
 
-    def _hook(self, wrapper: nn.Module) -> None:
+    def hook(self, wrapper: nn.Module) -> None:
+        """Decide at each call of what `torch.compile(model)` gave."""
         if wrapper not in self._wrappers:
             self._wrappers.add(wrapper)
             self._handles += [

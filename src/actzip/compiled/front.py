@@ -54,14 +54,14 @@ class Front(ops.Hearer):
         self.graphs = False  #: whether something was compiled inside the session
         self._policy, self._min_bytes, self._root = policy, min_bytes, root
         self._begin, self._finish = begin, finish
-        self._calls = EagerCalls(wants)
+        self.calls = EagerCalls(wants)
         self._local = threading.local()
         LISTENERS[key] = self
 
     def remove(self) -> None:
         """The session is over: its graphs run on without it."""
         LISTENERS.pop(self.key, None)
-        self._calls.remove()
+        self.calls.remove()
         installation.removed(self)
 
     # -- a graph is compiled ---------------------------------------------------------------
@@ -79,7 +79,7 @@ class Front(ops.Hearer):
 
     def can_look(self) -> bool:
         """The model runs compiled: whether its next call can run uncompiled."""
-        return self._calls.can_look(self._root())
+        return self.calls.can_look(self._root())
 
     # -- a graph runs ----------------------------------------------------------------------
 

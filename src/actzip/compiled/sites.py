@@ -51,8 +51,9 @@ class Readers:
         """Module, node, slot and occurrence of what reads a saved tensor; no two are the same."""
         number = -1 if found.reader is None else found.reader.meta.get("seq_nr", -1)
         op = self._ops.get(number)
-        module = module_path(found.reader, self._root) or module_path(saved, self._root)
-        if op is not None and op.meta.get("nn_module_stack"):
+        if op is None:
+            module = module_path(found.reader, self._root) or module_path(saved, self._root)
+        else:
             module = module_path(op, self._root)
         node, slot = (found.node, found.slot) if op is None else _slot(saved, found, op)
         place = self._places.get(number, 0)
