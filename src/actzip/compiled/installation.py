@@ -123,7 +123,7 @@ def _apply(fw: Any, bw: Any, kwargs: dict[str, Any]) -> None:
             "part that has a session of its own by itself"
         )
         return
-    if fronts and not _KWARGS <= kwargs.keys():
+    if fronts and not kwargs.keys() >= _KWARGS:
         _once(
             "this torch partitions compiled graphs in a way that actzip does not know: they are "
             "left as they are"

@@ -3,7 +3,7 @@
 The partitioner has split the joint graph: forward returns the user's outputs and then everything
 that it saves, and backward has a placeholder of the same name for each. A saved tensor is packed
 after its last use in forward and unpacked before its first use in backward. Left as they are:
-parameters and what is made of them alone, outputs of the graph, constants, numbers.
+parameters and what is made of them alone, constants, numbers.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ class _Plan:
         inputs = fw.graph.find_nodes(op="placeholder")
         self.static = {inputs[i] for i in static if i < len(inputs)}
         self.active = active(fw, self.static)
-        self.held = {root(o) for o in self.outputs[:first] if isinstance(o, Node)}
         self.homes = {n.name: n for n in bw.graph.find_nodes(op="placeholder")}
         self.readers = Readers(fw, wish.root)
         self.left: list[dict[str, Any]] = []
@@ -152,8 +151,6 @@ class _Plan:
 
     def _untouchable(self, saved: Saved) -> str:
         node, val = saved.node, saved.val
-        if root(node) in self.held:
-            return "an output of the compiled graph: it lives anyway"
         if saved.site["input"] and not val.dtype.is_floating_point:
             return "an input of the compiled graph: whoever made it holds it"
         if saved.site["input"] and is_written(root(node)):
