@@ -89,6 +89,11 @@ class ForwardPass:
         """The method at work in this pass."""
         return self._settings.policy
 
+    @property
+    def looks(self) -> bool:
+        """Whether its backward is looked at."""
+        return self._settings.observer is not None
+
     def settle(self) -> None:
         """Something else than a layer comes: what waits is stored as it is now."""
         with DisableTorchFunction(), torch.no_grad():
@@ -130,6 +135,12 @@ class ForwardPass:
     def is_cheap(self, node: Any) -> bool:
         """Whether `made` should hear of the call that made this node alone."""
         return type(node).__name__ in self._cheap
+
+    def is_weight(self, t: Tensor) -> bool:
+        """Whether it is a parameter or a buffer, or a view of one."""
+        storage = storage_of(t)
+        known = storage is not None and storage._cdata in self._weights.storages
+        return known or is_parameter(t, node_of(t))
 
     def made(self, node: Any, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
         """A cheap call that made this one node gave `out`: it can be made again."""
