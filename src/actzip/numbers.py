@@ -29,7 +29,7 @@ class Numbers:
         self.min_bytes = min_bytes
         self.step = 0  #: forward passes begun
         self._policy = policy
-        self._pool = Pool()
+        self._pool = Pool(policy.decodes_once)
         self._totals = Totals(self._pool, optimizer)
         self._noise: NoiseReport | None = None  # as it was asked for last
 

@@ -71,7 +71,7 @@ def test_the_peak_is_within_the_budget_and_uses_it() -> None:
 
 def test_with_room_for_all_tensors_as_they_are_it_stays_lossless() -> None:
     model, _, session, data = _run(6, size=32, budget="1GiB")
-    assert not any("Bounded" in row.codec for row in session.stats().sites)
+    assert not any("Dithered" in row.codec for row in session.stats().sites)
     assert session.report().endswith("none, the budget has room for exact tensors\n")
     twin = resnet()
     twin.load_state_dict(model.state_dict())
@@ -94,7 +94,7 @@ def test_a_larger_batch_ends_the_lossless_time_with_a_word() -> None:
 
     with pytest.warns(actzip.ActzipWarning, match="from now on they are coded"):
         train()
-    assert any("Bounded" in row.codec for row in session.stats().sites)
+    assert any("Dithered" in row.codec for row in session.stats().sites)
 
 
 def test_what_cannot_be_met_is_said_with_what_would_help() -> None:

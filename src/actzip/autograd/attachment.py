@@ -103,6 +103,7 @@ class _Call:
         self.watcher = watcher
         self.module = module
         self.number = call_here()
+        self.above = 0  #: frames from a child's hook to this call, as it was the last time
         self._leave = leave
         self._uncompiled = False
         if watcher is not None:
@@ -205,7 +206,9 @@ class Attachment:
 
     def _enter_child(self, child: nn.Module, args: object) -> None:
         for call in reversed(self._local.__dict__.get("calls", ())):
-            if runs_in(call.number):
+            above = runs_in(call.number, call.above)
+            if above:
+                call.above = above
                 return
         if current_graph_task_id() != -1:
             return  # a checkpoint computes it again in backward

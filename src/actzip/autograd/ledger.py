@@ -72,7 +72,12 @@ class Stats:
     unseen: Counter[str] = field(default_factory=Counter)  #: what actzip could not look into
     slab_bytes: int = 0  #: slabs that payloads live in, at the moment of asking
     buffer_bytes: int = 0  #: buffers that decoded tensors go into, at the moment of asking
+    #: the kernels that encode, "native", "triton" or "reference"; of several devices "cpu: native,
+    #: cuda:0: triton"
     backend: str = ""
+    #: of each device: its number formats that were used in this process, and whose kernels ran;
+    #: a backend has not all formats
+    backends: dict[str, dict[str, str]] = field(default_factory=dict)
     passes: int = 1  #: forward passes that the bytes are summed over
 
     @property

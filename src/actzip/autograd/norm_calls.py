@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from actzip import kernels
 from actzip.autograd.slots import Node, op
 from actzip.control.op import Kind
 
@@ -64,20 +65,39 @@ def _held(node: Node, slot: str) -> Tensor | None:
 def layer_norm(
     x: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor:
-    return _affine((x - mean) * rstd, weight, bias)
+    return kernels.of(x, "norm").rows(x, mean, rstd, weight, bias)
 
 
 def rms_norm(x: Tensor, rstd: Tensor, weight: Tensor | None) -> Tensor:
-    return _affine(x * rstd, weight, None)
+    return kernels.of(x, "norm").rows(x, None, rstd, weight, None)
 
 
 def batch_norm(
     x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor:
+    return kernels.of(x, "norm").channels(x, *_by_channel(mean, invstd, weight, bias))
+
+
+def batch_norm_relu(
+    x: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    origin: Tensor,
+) -> Tensor:
+    """Positive exactly where x is on the side on which BatchNorm's result is, zero elsewhere."""
+    flip = torch.zeros_like(origin, dtype=torch.bool) if weight is None else weight < 0
+    sides = origin.to(x.dtype), flip
+    return kernels.of(x, "norm").channels(x, *_by_channel(mean, invstd, weight, bias), sides)
+
+
+def _by_channel(
+    mean: Tensor, invstd: Tensor, weight: Tensor | None, bias: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Scale and shift."""
     scale = invstd if weight is None else invstd * weight
-    shift = -mean * scale if bias is None else bias - mean * scale
-    shape = (1, -1, *(1 for _ in x.shape[2:]))
-    return torch.addcmul(shift.view(shape), x, scale.view(shape))
+    return scale, -mean * scale if bias is None else bias - mean * scale
 
 
 def group_norm(
@@ -92,8 +112,3 @@ def group_norm(
 
 
 _NORMS = {Kind.ROW_NORM: layer_norm, Kind.BATCH_NORM: batch_norm, Kind.GROUP_NORM: group_norm}
-
-
-def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    y = y if weight is None else y * weight
-    return y if bias is None else y + bias

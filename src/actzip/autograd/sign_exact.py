@@ -15,7 +15,7 @@ from torch import Tensor
 
 from actzip.autograd.calls import Call, Operand
 from actzip.autograd.derivation import Derivation
-from actzip.autograd.norm_calls import batch_norm
+from actzip.autograd.norm_calls import batch_norm, batch_norm_relu
 from actzip.codecs import Dithered
 
 _FAR = 6.0  #: standard deviations from the mean within which an origin is taken as it is
@@ -68,23 +68,7 @@ def derivation(norm: Derivation, codec: Dithered, relu: Call) -> Derivation:
     """The ReLU's result from what the BatchNorm's is made from."""
     assert codec.origin is not None, "a code that does not tell the sides"
     origin = codec.origin if isinstance(codec.origin, tuple) else (codec.origin,)
-    function = functools.partial(batch_norm_relu, origin=origin)
+    sides = torch.tensor(origin, dtype=torch.float64, device=relu.like.device)
+    function = functools.partial(batch_norm_relu, origin=sides)
     functools.update_wrapper(function, batch_norm_relu)
     return Derivation("relu", function, norm.args, norm.kwargs, relu.like, norm.copied)
-
-
-def batch_norm_relu(
-    x: Tensor,
-    mean: Tensor,
-    invstd: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    origin: tuple[float, ...],
-) -> Tensor:
-    """Positive exactly where x is on the side on which BatchNorm's result is, zero elsewhere."""
-    shape = (1, -1, *(1 for _ in x.shape[2:]))
-    on = x > torch.tensor(origin, dtype=torch.float64, device=x.device).to(x.dtype).view(shape)
-    if weight is not None and bool((weight < 0).any()):
-        on = on ^ (weight < 0).view(shape)
-    y = batch_norm(x, mean, invstd, weight, bias)
-    return torch.where(on, y.clamp(min=torch.finfo(x.dtype).tiny), y.new_zeros(()))

@@ -14,6 +14,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from actzip import accelerator
 from actzip.commands import options
 from actzip.commands.compare import METHODS
 from actzip.commands.options import option
@@ -29,7 +30,11 @@ from actzip.tasks.run_folder import replace_text
 def max_batch(
     context: typer.Context,
     memory: Annotated[
-        str, option("The most resident bytes of the whole process: 4GiB, 4G (the same), 900MB.")
+        str,
+        option(
+            "The most resident bytes of the whole process: 4GiB, 4G (the same), 900MB; "
+            "with --device, of its tensors."
+        ),
     ],
     methods: options.Methods = METHODS,
     start: Annotated[int, typer.Option(help="The batch that is tried first.", min=1)] = 16,
@@ -52,6 +57,7 @@ def max_batch(
     label_column: options.LabelColumn = None,
     strict: options.Strict = None,
     threads: options.Threads = None,
+    device: options.Device = None,
     out: Annotated[Path | None, option("Write what was found as JSON.")] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -77,7 +83,9 @@ def max_batch(
     except StepError as error:
         failed = f"{label(config.method, config.options)}: a step failed, not for memory: {error}"
     if found:
-        console.print(table(found, configs[0]), LEGEND.format(limit=shown(nbytes)))
+        used = configs[0].device
+        legend = LEGEND if used == "cpu" else ON_DEVICE
+        console.print(table(found, configs[0]), legend.format(limit=shown(nbytes), device=used))
         values = {"torch": torch.__version__, "limit": nbytes, "within": within}
         values["config"] = configs[0].plain()
         values["found"] = [{**each.plain(), "ratio": ratio(each, found)} for each in found]
@@ -92,6 +100,10 @@ def max_batch(
         raise typer.Exit(130 if stopped else 1)
 
 
+ON_DEVICE = (
+    "Tensors of {device}, at most {limit}; three steps of the optimizer in a fresh process for "
+    "every try."
+)
 LEGEND = (
     "Whole process, imports included, at most {limit} resident; three steps of the optimizer in a "
     "fresh process for every try."
@@ -99,11 +111,13 @@ LEGEND = (
 
 
 def _configs(params: dict[str, Any], limit: int) -> list[Config]:
-    free = available()
+    on = accelerator.choose(params["device"] or "cpu")
+    free = available(on)
     if free is not None and limit > free:
+        has = "this machine has free" if on.type == "cpu" else f"{on} has"
         raise ValueError(
-            f"--memory {params['memory']} is more than the {shown(free)} that this machine has "
-            "free; a try could push out other programs: choose less"
+            f"--memory {params['memory']} is more than the {shown(free)} that {has}; a try could "
+            "push out other programs: choose less"
         )
     given = options.given(params)
     chosen = options.methods(params["methods"])

@@ -67,6 +67,7 @@ def train(
     label_column: options.LabelColumn = None,
     strict: options.Strict = None,
     threads: options.Threads = None,
+    device: options.Device = None,
     out: Annotated[
         Path | None, options.option("Folder for metrics, state, result and report.")
     ] = None,

@@ -151,6 +151,25 @@ class DitheredForm(Protocol):
     def decode(self, data: Tensor, layout: DitheredLayout, seed: int, out: Tensor) -> None: ...
 
 
+class NormForm(Protocol):
+    """The results of norms, made again from inputs and moments; of the input's type and order."""
+
+    def channels(
+        self, x: Tensor, scale: Tensor, shift: Tensor, sides: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
+        """x·scale + shift by channel, or with sides a ReLU's result of that."""
+
+    def rows(
+        self,
+        x: Tensor,
+        mean: Tensor | None,
+        rstd: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+    ) -> Tensor:
+        """(x - mean)·rstd·weight + bias by row."""
+
+
 class EntropyForm(Protocol):
     """Bytes in the bits that their frequencies ask for."""
 

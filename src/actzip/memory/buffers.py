@@ -21,6 +21,8 @@ from actzip import planning
 from actzip.torch_private import StorageWeakRef, storage_from_weak
 
 _ALIGN = 64
+_GROWTH = 64  #: a slab is such a part of what was stored before it
+_TAILS = 8  #: slabs whose unused ends may still be filled
 #: Below this the allocator's own free lists are as good.
 SMALLEST_BUFFER = 1 << 20
 
@@ -28,17 +30,17 @@ SMALLEST_BUFFER = 1 << 20
 class Slabs:
     """Hands out payload memory from slabs; a slab goes when its last payload is gone.
 
-    Slabs grow with what a pass has stored so far, so that the unused end of the last one stays
-    below an eighth of it.
+    Slabs grow with what a pass has stored so far, so that the unused ends of all of them stay below
+    a thirtieth of it.
     """
 
-    def __init__(self, smallest: int = 1 << 20, largest: int = 16 << 20):
+    def __init__(self, smallest: int = 1 << 16, largest: int = 16 << 20):
         self.smallest = smallest
         self.largest = largest
-        self._slab: Tensor | None = None
-        self._used = 0
+        self._open: list[tuple[Tensor, int]] = []  # slabs, and how much of each is used
         self._stored = 0
         self._alive: list[StorageWeakRef] = []
+        self._tidy = 16  # so many of them, and those that are gone are dropped
         self._lock = threading.Lock()
 
     def allocate(self, nbytes: int, device: torch.device) -> Tensor:
@@ -47,25 +49,34 @@ class Slabs:
         if device.type != "cpu" or room > self.largest // 4:
             return torch.empty(nbytes, dtype=torch.uint8, device=device)
         with self._lock:
-            if self._slab is None or self._used + room > self._slab.numel():
-                self._open(room)
-            assert self._slab is not None
-            start = self._used
-            self._used += room
+            for at, (slab, start) in enumerate(self._open):  # nearly always the first
+                if start + room <= slab.numel():
+                    del self._open[at]
+                    break
+            else:
+                slab, start = self._new(room)
             self._stored += room
-            return self._slab.as_strided((nbytes,), (1,), start)
+            self._open.insert(0, (slab, start + room))
+            del self._open[_TAILS:]
+            return slab.as_strided((nbytes,), (1,), start)
 
-    def _open(self, room: int) -> None:
-        size = max(self.smallest, room, min(self.largest, self._stored // 8))
-        self._slab = torch.empty(size, dtype=torch.uint8)
-        self._used = 0
-        self._alive = [ref for ref in self._alive if not ref.expired()]
-        self._alive.append(StorageWeakRef(self._slab.untyped_storage()))
+    def _new(self, room: int) -> tuple[Tensor, int]:
+        size = max(self.smallest, min(self.largest, self._stored // _GROWTH))
+        if 4 * room > size:  # alone, or in a row of its like: no end of a slab would take it
+            size = room
+        elif room:
+            size -= size % room
+        slab = torch.empty(size, dtype=torch.uint8)
+        if len(self._alive) >= self._tidy:  # to ask every time takes long where there are many
+            self._alive = [ref for ref in self._alive if not ref.expired()]
+            self._tidy = 2 * len(self._alive) + 16
+        self._alive.append(StorageWeakRef(slab.untyped_storage()))
+        return slab, 0
 
     def close(self) -> None:
         """The forward pass is over: hold no slab; its payloads do."""
         with self._lock:
-            self._slab = None
+            self._open = []
             self._stored = 0
 
     @property
@@ -82,7 +93,8 @@ class Buffers:
     tensor after the other, and one buffer then serves them all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lends: bool = True) -> None:
+        self.lends = lends  #: what is decoded may be held for a next reader
         # Each array is a tensor's memory. What is handed out is a new storage over it: storages
         # name tensors (see autograd/identity.py), so one storage must never be two of them.
         self._held: list[np.ndarray[Any, np.dtype[np.uint8]]] = []

@@ -25,7 +25,9 @@ _COARSEST = 5.0  #: log2(step/size): beyond, noise grows and hardly a byte is sa
 #: average out.
 _CURVED = 0.0
 _LONGER = 1.1  #: times the elements of the last look: codes get coarser to stay within a budget
-_MOST = 6.0  #: bits of a sign-exact code; with more it would be kept as it is
+#: Bits of a sign-exact code; with more it would be kept as it is. One that had more is not used
+#: again until it has clearly less: to and fro, every other pass would take other bytes than said.
+_MOST, _AGAIN = 6.0, 5.0
 
 
 class Codes:
@@ -35,6 +37,7 @@ class Codes:
         self.curves: dict[str, Curve] = {}
         self.errors: dict[str, Floats] = {}  #: half a step, of the tensor or of each channel
         self.rectified: set[str] = set()  #: BatchNorms' inputs whose results a ReLU cuts off
+        self.fine: set[str] = set()  #: those of them that need more bits than a sign-exact code has
         self._made: dict[str, tuple[Any, Dithered | Rectified]] = {}
 
     def start(self, site: Site, tensor: Tensor, bits: int = START) -> Codec:
@@ -46,7 +49,7 @@ class Codes:
         dim = channel_dim(site.op, tensor.dim())
         if len(errors) > 1 and (tensor.dim() < 2 or tensor.shape[dim] != len(errors)):
             errors = errors.min(keepdims=True)
-        if not self._tells_sides(site, tensor, origins) or self._bits(site.name, errors) > _MOST:
+        if not self._tells_sides(site, tensor, origins) or self._is_fine(site.name, errors):
             origins = None
         error = tuple(errors.tolist()) if len(errors) > 1 else float(errors[0])
         wanted = (error, dim, site.relu, origins)
@@ -59,11 +62,16 @@ class Codes:
         fits = tensor.dim() > 1 and tensor.numel() >= LARGE and not site.relu
         return fits and origins is not None and tensor.shape[1] == len(origins) > 1
 
-    def _bits(self, name: str, errors: Floats) -> float:
+    def _is_fine(self, name: str, errors: Floats) -> bool:
         curve = self.curves.get(name)
         if curve is None:
-            return 0.0
-        return 8 * curve.bytes_at(2 * step_of(errors, curve)) / max(1, curve.elements)
+            return False
+        bits = 8 * curve.bytes_at(2 * step_of(errors, curve)) / max(1, curve.elements)
+        if bits > _MOST:
+            self.fine.add(name)
+        elif bits < _AGAIN:
+            self.fine.discard(name)
+        return name in self.fine
 
     def coarser(self, name: str, tensor: Tensor) -> Floats | None:
         """Errors that keep a tensor which is larger than those looked at within its bytes; None
@@ -97,12 +105,13 @@ class Codes:
             "curves": {name: dict(vars(curve)) for name, curve in self.curves.items()},
             "errors": {name: e.tolist() for name, e in self.errors.items()},
             "rectified": sorted(self.rectified),
+            "fine": sorted(self.fine),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.curves = {name: Curve(**curve) for name, curve in state["curves"].items()}
         self.errors = {name: np.array(e) for name, e in state["errors"].items()}
-        self.rectified = set(state["rectified"])
+        self.rectified, self.fine = set(state["rectified"]), set(state["fine"])
 
 
 def step_of(errors: Floats, curve: Curve) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from actzip.memory.measure import size
 
 _SAFE = 0.05  #: share of SGD's variance while a budget's bytes are not known
 _LOOSER = 4.0  #: how many times its share a single layer may have
+_MOST = 1.0  #: share of SGD's variance, as a batch half as large has: with more, training suffers
 
 
 class Asked(Protocol):
@@ -48,7 +50,7 @@ class Goal:
             return budget.least_bytes(problem, share, _LOOSER)
         if asked.ratio is None:
             return self._for_budget(problem, curves)
-        plan = budget.least_noise(problem, account.for_ratio(asked.ratio), _LOOSER)
+        plan = _least_noise(problem, account.for_ratio(asked.ratio))
         if not plan.reached:
             least = account.raw / max(1.0, plan.bytes + account.rest)
             self.say(
@@ -72,7 +74,7 @@ class Goal:
                 f"running, is there a backward?); until it is, noise={_SAFE:g} is kept",
             )
             return budget.least_bytes(problem, _SAFE, _LOOSER)
-        plan = budget.least_noise(problem, allowed, _LOOSER)
+        plan = _least_noise(problem, allowed)
         if not plan.reached:
             largest = sorted(curves, key=lambda s: -curves[s].elements)[:3]
             modules = list(dict.fromkeys(name.partition(":")[0] or "the model" for name in largest))
@@ -115,3 +117,12 @@ class Goal:
     def messages(self) -> list[str]:
         said, self._said = self._said, []
         return said
+
+
+def _least_noise(problem: budget.Problem, nbytes: float) -> budget.Plan:
+    """The least noise for so many bytes; more bytes if it would be too much to train with."""
+    plan = budget.least_noise(problem, nbytes, _LOOSER)
+    if plan.noise <= _MOST:
+        return plan
+    coarsest = budget.least_bytes(problem, _MOST, _LOOSER)
+    return dataclasses.replace(coarsest, reached=False)

@@ -33,6 +33,7 @@ class AutoPolicy(Policy):
 
     def __init__(self, method: Asked):
         self._method = method
+        self.decodes_once = method.budget is None
         self._goal = Goal(method)
         self._codes = Codes()
         self._statistics = Statistics()

@@ -97,6 +97,8 @@ class Policy(ABC):
     swap: bool = False  #: payloads of tensors on a GPU wait for backward in host memory
     #: which results of cheap ops are not stored but made again, unless the user says otherwise
     derives: Derives = Derives.NOTHING
+    #: a decoded tensor that the next node needs too is held until then: faster, for a higher peak
+    decodes_once: bool = True
     wants_peak: bool = False  #: whether the peak of the pass that begins is to be measured
     history: int = 1  #: how many readings of each site the statistics keep
     #: names of sites whose tensors `sign_exact` is asked for

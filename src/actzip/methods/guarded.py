@@ -53,7 +53,7 @@ class _Policy(Policy):
         self._step = 0
         self._said: list[str] = []
         self.history, self.slice_bytes, self.swap = inner.history, inner.slice_bytes, inner.swap
-        self.derives = inner.derives
+        self.derives, self.decodes_once = inner.derives, inner.decodes_once
 
     def codec(self, site: Site, tensor: Tensor) -> Codec | None:
         return self._finer(site, tensor, self._inner.codec(site, tensor))

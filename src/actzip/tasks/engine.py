@@ -24,7 +24,7 @@ from actzip.tasks.result import History, Progress, Result
 from actzip.tasks.run_folder import Journal, read_state
 from actzip.tasks.step_memory import cost
 from actzip.tasks.task import Batch, first_line
-from actzip.tasks.trainer import Part, Trainer, laid_out
+from actzip.tasks.trainer import Part, Trainer, placed
 
 #: settings that decide what is read
 _READING = ("side", "length", "limit", "void", "text_column", "label_column", "strict")
@@ -77,6 +77,11 @@ class Loop:
     ) -> None:
         self.ranks = ranks or Ranks()
         self.ranks.check(config.batch, config.accumulate)
+        if self.ranks.world > 1 and config.device != "cpu":
+            raise ValueError(
+                f"processes that train together run on the CPU here, got device {config.device}; "
+                "for several GPUs use actzip.compress in your own script"
+            )
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         self.per_epoch = len(data.train) // config.batch
@@ -200,7 +205,7 @@ class Loop:
 
     def _part(self, indices: Tensor, rng: torch.Generator | None = None) -> Part:
         inputs, targets = self.data.train.batch(indices, rng)
-        return Part(laid_out(self.config, inputs), targets)
+        return placed(self.config, inputs, targets, self.trainer.device)
 
     def _test(self) -> dict[str, float]:
         model = self.trainer.model.eval()
@@ -214,7 +219,8 @@ class Loop:
             if self.ranks.world == 1:  # together they stop after a step only
                 self.interrupt.check()
             inputs, targets = self.data.test.batch(indices)
-            yield laid_out(self.config, inputs), targets
+            part = placed(self.config, inputs, targets, self.trainer.device)
+            yield part.inputs, part.targets
 
     def _result(self, resident_peak: int | None) -> Result:
         history = self.history

@@ -13,18 +13,20 @@ from typing import Any
 
 import torch
 
+from actzip import accelerator
 from actzip.memory.fresh_process import call_fresh
 from actzip.memory.measure import resident
 from actzip.tasks import engine
 from actzip.tasks.config import Config
-from actzip.tasks.trainer import Part, Trainer, laid_out
+from actzip.tasks.trainer import Trainer, placed
 
 STEPS = 3  #: of a try: the second has the optimizer's state, the third what a method has learned
 OVER = 77  #: exit code of a process that was ended because it was above the limit
 _EXAMPLES = 64  #: that are loaded, and repeated to fill a batch
 _MEMORY = re.compile(
     r"MemoryError|bad_alloc|can't allocate memory|cannot allocate memory|not enough memory"
-    r"|out of memory(?!\?)",  # with a question mark it is a guess of `call_fresh`
+    # with a question mark it is a guess of `call_fresh`
+    r"|out of memory(?!\?)|" + "|".join(accelerator.REFUSALS[1:]),
     re.IGNORECASE,
 )
 _GLANCE = 0.005  #: seconds between two looks at the resident memory
@@ -136,20 +138,29 @@ def _small(config: Config) -> Config:
 def _floor(config: Config) -> Floor:
     imports = _resident("VmRSS")
     trainer = Trainer(config, engine.load(config), STEPS)
+    on_device = accelerator.allocated(trainer.device)
     held = _resident("VmRSS")
     trainer.close()
+    if on_device is not None:
+        return Floor(0, on_device)
     return Floor(imports, max(0, held - imports))
 
 
 def steps(config: Config, limit: int) -> tuple[int, float]:
     """Train `STEPS` steps in this process: its resident peak, and the seconds of the last step.
 
-    Ends the process at once when it grows above `limit`: a limit is there to be kept.
+    Ends the process at once when it grows above `limit`: a limit is there to be kept. On a GPU the
+    peak is that of its tensors, and its allocator is told the limit.
     """
+    device = accelerator.choose(config.device)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     ended = threading.Event()
-    threading.Thread(target=_guard, args=(limit, ended), daemon=True).start()
+    if accelerator.library(device) is None:
+        threading.Thread(target=_guard, args=(limit, ended), daemon=True).start()
+    else:
+        accelerator.limit(device, limit)
+        accelerator.reset_peak(device)
     data = engine.load(config)
     trainer = Trainer(config, data, STEPS)
     trainer.model.train()
@@ -157,12 +168,14 @@ def steps(config: Config, limit: int) -> tuple[int, float]:
     seconds = 0.0
     for _ in range(STEPS):
         inputs, targets = data.train.batch(indices, None)
-        part = Part(laid_out(config, inputs), targets)
+        part = placed(config, inputs, targets, device)
         began = time.perf_counter()
         trainer.step([part])
+        accelerator.synchronize(device)
         seconds = time.perf_counter() - began
     ended.set()
-    return _resident("VmHWM"), seconds
+    peak = accelerator.peak(device)
+    return _resident("VmHWM") if peak is None else peak, seconds
 
 
 def _resident(name: str) -> int:
@@ -197,8 +210,11 @@ def _why(error: str) -> str:
     raise StepError(last)
 
 
-def available() -> int | None:
-    """Bytes that programs can still take on this machine; None where it does not say."""
+def available(device: torch.device) -> int | None:
+    """Bytes that programs can still take on this machine, or that the device has; None where it
+    does not say."""
+    if accelerator.library(device) is not None:
+        return accelerator.total_memory(device)
     try:
         with open("/proc/meminfo") as file:
             found = re.search(r"MemAvailable:\s*(\d+) kB", file.read())

@@ -13,8 +13,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import lr_scheduler
 
 import actzip
+from actzip import accelerator
 from actzip.tasks.checkpointing import recompute_blocks
 from actzip.tasks.config import BASELINES, Config
+from actzip.tasks.moved import moved
 
 if TYPE_CHECKING:
     from actzip.tasks.data import Data
@@ -35,14 +37,20 @@ def laid_out(config: Config, inputs: Tensor) -> Tensor:
     return inputs
 
 
+def placed(config: Config, inputs: Tensor, targets: Any, device: torch.device) -> Part:
+    """A batch on the device, in the memory format that the config asks for."""
+    return Part(moved(laid_out(config, inputs), device), moved(targets, device))
+
+
 class Trainer:
     """Steps a model as a config says; the same config and parts give the same weights."""
 
     def __init__(self, config: Config, data: Data, steps: int) -> None:
         torch.manual_seed(config.seed)
         self.config = config
+        self.device = accelerator.choose(config.device)
         self.task = config.kind
-        self.model = self.task.build(config.model, data, config.sizes)
+        self.model = self.task.build(config.model, data, config.sizes).to(self.device)
         if config.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if config.method == "checkpoint":
@@ -59,7 +67,7 @@ class Trainer:
 
     def precision(self) -> contextlib.AbstractContextManager[object]:
         if self.config.autocast:
-            return torch.autocast("cpu", torch.bfloat16)
+            return torch.autocast(self.device.type, torch.bfloat16)
         return contextlib.nullcontext()
 
     def step(self, parts: Iterable[Part]) -> float:
@@ -103,6 +111,7 @@ class Trainer:
             "schedule": self.schedule.state_dict(),
             "session": None if self.session is None else self.session.state_dict(),
             "random": torch.get_rng_state(),
+            "device_random": accelerator.random_state(self.device),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -112,6 +121,7 @@ class Trainer:
         if self.session is not None:
             self.session.load_state_dict(state["session"])
         torch.set_rng_state(state["random"])
+        accelerator.set_random_state(self.device, state.get("device_random"))
 
 
 def attach(

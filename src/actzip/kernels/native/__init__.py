@@ -14,6 +14,7 @@ FORMS = frozenset(
         "group",
         "index",
         "mask",
+        "norm",
         "planes",
         "window",
     }

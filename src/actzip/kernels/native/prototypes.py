@@ -53,6 +53,9 @@ PROTOTYPES = {
     "fixedpoint_encode": "riirrriiuiiwwwi",
     "fixedpoint_gather": "riirrriiuiirrrwwi",
     "fixedpoint_decode": "rriirriiuiiwi",
+    # norm/norm.cpp
+    "norm_channels": "riirriiirrwi",
+    "norm_rows": "riiirrrrwi",
     # group/group.cpp
     "group_nonzero": "rwiiiiirri",
     "group_encode": "riiiirriiuwi",
