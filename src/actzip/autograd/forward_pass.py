@@ -132,7 +132,7 @@ class ForwardPass:
         """Whether it is a parameter or a buffer, or a view of one."""
         storage = storage_of(t)
         known = storage is not None and storage._cdata in self._weights.storages
-        return known or is_parameter(t)
+        return known or is_parameter(t, node_of(t))
 
     def is_cheap(self, node: Any) -> bool:
         """Whether `made` should hear of the call that made this node alone."""
