@@ -16,8 +16,9 @@ from actzip.autograd import nesting
 from actzip.autograd.attachment import Attachment
 from actzip.autograd.compiled import inside
 from actzip.autograd.forward_pass import ForwardPass, Settings
-from actzip.autograd.module_paths import Paths
+from actzip.autograd.module_paths import Paths, runs_compiled
 from actzip.autograd.observe import Observer
+from actzip.autograd.uncompiled import is_uncompiled
 from actzip.autograd.watcher import Watcher
 from actzip.compiled.front import Front
 from actzip.compiled.installation import forget_compiled
@@ -68,6 +69,7 @@ class Session(Learning):
         self._model = None if model is None else weakref.ref(model)
         self._looks = False  # whether this step is looked at
         self._looked = False  # whether the last pass was looked at
+        self._untold = 0  # compiled passes that the policy was not told of
         self._ran: list[int] = []  # ids of the modules that were called in this step
         self._paths = Paths()
         self._lock = threading.Lock()
@@ -80,6 +82,7 @@ class Session(Learning):
             min_bytes,
             self._root,
             self._begin,
+            self._wants_look,
             self._finished,
             self._failures,
         )
@@ -89,6 +92,8 @@ class Session(Learning):
             else Attachment(model, self._watch, self._failures, eval_mode, self._front.key)
         )
         if model is not None:
+            if model is not self._root():
+                self._front.calls.hook(model)
             _SESSIONS[model] = weakref.ref(self)
             forget_compiled()
 
@@ -102,6 +107,7 @@ class Session(Learning):
             "method": repr(self.method),
             "seed": self.seed,
             "step": self.step,
+            "untold": self._untold,
             "policy": self._policy.state_dict(),
             "statistics": self._statistics.state_dict(),
         }
@@ -117,6 +123,7 @@ class Session(Learning):
                 "a resumed run needs the same method"
             )
         self.seed, self.step = int(state["seed"]), int(state["step"])
+        self._untold = int(state.get("untold", 0))
         self._policy.load_state_dict(state["policy"])
         self._statistics.load_state_dict(state["statistics"])
 
@@ -177,7 +184,8 @@ class Session(Learning):
         return watchers
 
     def _watch(self, module: nn.Module) -> Watcher:
-        return Watcher(lambda: self._begin(module), self._finished, self._front.key)
+        later = runs_compiled(module) and self._front.can_look()
+        return Watcher(lambda: self._begin(module, later), self._finished, self._front.key)
 
     def _attached(self) -> tuple[nn.Module, list[Session]]:
         model = None if self._model is None else self._model()
@@ -188,23 +196,26 @@ class Session(Learning):
     def _root(self) -> nn.Module | None:
         return None if self._inner is None else self._inner()
 
-    def _begin(self, running: nn.Module | None) -> ForwardPass:
+    def _begin(self, running: nn.Module | None, later: bool = False) -> ForwardPass:
         """A pass of the model begins, or of a part of it that is called without the model.
 
-        Parts that are called in turn, an encoder and then a decoder, make one step.
+        Parts that are called in turn, an encoder and then a decoder, make one step. `later`: it is
+        compiled, and cannot be looked at; the next one can.
         """
         root = self._root()
         with self._lock:
             if not self._ran or id(running) in self._ran:
+                passed_over = later and self._wants_look()
                 self.step += 1
                 self._ran = []
                 self._statistics.indices, self._indices = self._indices, None
                 self._statistics.together = is_together(root)
-                if self._trains:
-                    self._looks = self._learn(self.step - 1)
+                if passed_over:
+                    self._untold += 1
+                self._looks = False
+                if self._trains and not passed_over:
+                    self._looks = self._learn(self._pass())
                     self._measure(root)
-                else:
-                    self._looks = False
             self._ran.append(id(running))
             step, learns, turn = self.step - 1, self._looks, len(self._ran) - 1
         self._tell()
@@ -212,7 +223,7 @@ class Session(Learning):
             give_back()
         self._looked = learns
         seed = (self.seed << 32) + step + turn * _TURN
-        observer = Observer(self._statistics, step) if learns else None
+        observer = Observer(self._statistics, self._pass()) if learns else None
         settings = Settings(
             policy=self._policy,
             min_bytes=self.min_bytes,
@@ -228,9 +239,21 @@ class Session(Learning):
             self._totals.begin(forward_pass)
         return forward_pass
 
+    def _pass(self) -> int:
+        """The number of the last pass for the policy, which counts those that it was told of."""
+        return self.step - 1 - self._untold
+
+    def _wants_look(self) -> bool:
+        """Whether the method wants to look at the pass that it is told of next."""
+        if not self._trains or planning.active:
+            return False
+        return self._policy.wants(self._pass() + 1)
+
     def _mode(self) -> Derives:
         """What is made again: what the method makes, if the user did not say."""
         own = self._policy.derives
+        if own is Derives.LOSSY and is_uncompiled():
+            return Derives.NOTHING  # compiled passes code each tensor by itself
         if self._derives is None or (self._derives and own is not Derives.NOTHING):
             return own
         return Derives.LOSSY if self._derives else Derives.NOTHING

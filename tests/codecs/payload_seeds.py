@@ -17,6 +17,7 @@ from actzip.codecs import (
     Index,
     Keep,
     Payload,
+    Rectified,
     Split,
     Window,
 )
@@ -63,6 +64,9 @@ def _floating() -> list[tuple[Codec, Tensor]]:
         (Dithered(3.0), torch.linspace(-3, 3, 4200)),
         (Dithered((2.0, 0.5), origin=0.5, coarser=2.0), torch.linspace(-3, 3, 4200).view(-1, 2)),
         (Dithered(0.1, origin=0.5), maps),
+        (Rectified(0.1), x),
+        (Rectified(1.0), torch.linspace(-3, 3, 4200).clamp(min=0)),
+        (Rectified(0.2), _values(4100)),
         (FixedPoint(4), maps),
         (FixedPoint((2, 16, 5), skip_zeros=True), x),
         (FixedPoint(6, rounding="nearest", channel_dim=-1), x),
