@@ -33,6 +33,7 @@ class Learning(Numbers):
         self._statistics = Statistics(policy.history)
         self._indices: torch.Tensor | None = None
         self._trains = True  # False: its passes are not those of a training run
+        self._untold = 0  # compiled passes that the policy was not told of
         self._meter = StepPeak()
         self._failures = Failures()
 
@@ -104,6 +105,16 @@ class Learning(Numbers):
             self._trains, self._indices = True, indices
             self._policy, self.step = policy, step
             policy.load_state_dict(learned)
+
+    def _pass(self) -> int:
+        """The number of the last pass for the policy, which counts those that it was told of."""
+        return self.step - 1 - self._untold
+
+    def _wants_look(self) -> bool:
+        """Whether the method wants to look at the pass that it is told of next."""
+        if not self._trains or planning.active:
+            return False
+        return self._policy.wants(self._pass() + 1)
 
     def _learn(self, step: int) -> bool:
         """Whether the method wants to look at this pass's backward."""

@@ -69,7 +69,6 @@ class Session(Learning):
         self._model = None if model is None else weakref.ref(model)
         self._looks = False  # whether this step is looked at
         self._looked = False  # whether the last pass was looked at
-        self._untold = 0  # compiled passes that the policy was not told of
         self._ran: list[int] = []  # ids of the modules that were called in this step
         self._paths = Paths()
         self._lock = threading.Lock()
@@ -238,16 +237,6 @@ class Session(Learning):
         if self._trains:
             self._totals.begin(forward_pass)
         return forward_pass
-
-    def _pass(self) -> int:
-        """The number of the last pass for the policy, which counts those that it was told of."""
-        return self.step - 1 - self._untold
-
-    def _wants_look(self) -> bool:
-        """Whether the method wants to look at the pass that it is told of next."""
-        if not self._trains or planning.active:
-            return False
-        return self._policy.wants(self._pass() + 1)
 
     def _mode(self) -> Derives:
         """What is made again: what the method makes, if the user did not say."""
