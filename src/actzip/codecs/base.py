@@ -246,7 +246,7 @@ class Codec(ABC):
     def _trusted(payload: Payload) -> bool:
         """Whether nothing is read from the bytes to refuse damage: where that would be a wait."""
         data = payload.data
-        return payload.made_here and not (data.is_cpu or unsettled.reading_is_free(data.device))
+        return payload.made_here and not unsettled.reading_is_free(data.device)
 
     @staticmethod
     def _check_out(payload: Payload, out: Tensor) -> None:
