@@ -311,7 +311,8 @@ PRODUCTS = [
     "torch.outer({a}.flatten()[:6], {b}.flatten()[:6])",
     "torch.dot({a}.flatten(), {b}.flatten())",
     "torch.tensordot({a}, {b}, 1)",
-    "torch.kron({a}.flatten()[:4], {b}.flatten()[:4])",
+    # of clones: what it saves shares no version with its operands, so plain would read later edits
+    "torch.kron({a}.flatten()[:4].clone(), {b}.flatten()[:4].clone())",
     "F.scaled_dot_product_attention({a}, {b}, {a})",
     "F.scaled_dot_product_attention({a}, {b}, {b}, is_causal=True)",
     "F.scaled_dot_product_attention({a}, {a}, {b}, dropout_p=0.3)",

@@ -122,7 +122,7 @@ class Derivation(Source):
 
     def decided(self, doubt: Doubt, word: int) -> None:
         """Whether it comes back bit for bit is known now (codecs/unsettled.py)."""
-        self.kept = doubt.x if word else None
+        self.kept = doubt.x.clone() if word else None  # a snapshot: it may be edited
 
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
 
 from actzip import kernels
 from actzip.autograd import slots
@@ -22,6 +23,7 @@ from actzip.autograd.identity import Wanted, is_cast, is_parameter, node_of, sto
 from actzip.autograd.ledger import Ledger, Row, Stats
 from actzip.autograd.module_paths import Paths
 from actzip.autograd.observe import Observer
+from actzip.autograd.on_ctx import ON_CTX, tensors_on
 from actzip.autograd.recipe import Reader, unpack
 from actzip.autograd.seeds import seed_at
 from actzip.autograd.sliced_tensor import parts_of, read
@@ -87,6 +89,11 @@ class ForwardPass:
         """The method at work in this pass."""
         return self._settings.policy
 
+    @property
+    def looks(self) -> bool:
+        """Whether its backward is looked at."""
+        return self._settings.observer is not None
+
     def settle(self) -> None:
         """Something else than a layer comes: what waits is stored as it is now."""
         with DisableTorchFunction(), torch.no_grad():
@@ -111,6 +118,8 @@ class ForwardPass:
                     self._look(node, plan, slots.element(plan, slot, i), item, (args, kwargs))
             elif raw is not None:
                 self._look(node, plan, slot, raw, (args, kwargs))
+        if isinstance(node, BackwardCFunction):
+            self._look_at_ctx(node, plan)
         if self._readers:
             if self._settings.observer is not None:
                 self._settings.observer.watch(node, self._readers)
@@ -126,6 +135,12 @@ class ForwardPass:
     def is_cheap(self, node: Any) -> bool:
         """Whether `made` should hear of the call that made this node alone."""
         return type(node).__name__ in self._cheap
+
+    def is_weight(self, t: Tensor) -> bool:
+        """Whether it is a parameter or a buffer, or a view of one."""
+        storage = storage_of(t)
+        known = storage is not None and storage._cdata in self._weights.storages
+        return known or is_parameter(t, node_of(t))
 
     def made(self, node: Any, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
         """A cheap call that made this one node gave `out`: it can be made again."""
@@ -240,6 +255,23 @@ class ForwardPass:
                 reader.name = row.site.name
                 self._readers[slot.name] = reader
 
+    def _look_at_ctx(self, node: Any, plan: Plan) -> None:
+        """Name what a custom function keeps past `save_for_backward`: no hook reaches it."""
+        for name, t in tensors_on(node):
+            storage = storage_of(t)
+            if storage is None or not self._running:
+                continue
+            if is_parameter(t, node_of(t)) or storage._cdata in self._weights.storages:
+                self.ledger.weights_on_ctx[plan.node, storage._cdata] = storage.nbytes()
+            elif storage.nbytes() >= self._min_bytes:
+                part = None if self._part is None else self._part()
+                path = self._settings.paths.here(self.root, part)
+                with DisableTorchFunction(), torch.no_grad():
+                    want = Wanted.of(t, storage._cdata)
+                    raw = self._store.count(want, storage)
+                    row = self.ledger.open(path or "", plan.node, name, Role.EXACT, plan.op, raw)
+                    self._store.hold(row, want, ON_CTX)
+
     def close(self) -> None:
         """The pass is over: no memory is held for payloads still to come."""
         try:
@@ -257,5 +289,9 @@ class ForwardPass:
         """What became of every saved tensor so far."""
         pool, stats = self._settings.pool, self.ledger.stats(self._weights.storages)
         stats.slab_bytes, stats.buffer_bytes = pool.slabs.nbytes, pool.buffers.nbytes
-        stats.backend = kernels.backend_name()
+        names = sorted(map(str, pool.devices)) or ["cpu"]
+        told = {name: kernels.backend_name(name) for name in names}
+        several = ", ".join(f"{name}: {best}" for name, best in told.items())
+        stats.backend = several if len(told) > 1 else told[names[0]]
+        stats.backends = {name: kernels.handed_out(name) for name in names}
         return stats

@@ -12,6 +12,8 @@ from types import FrameType
 
 from torch import nn
 
+from actzip.autograd.uncompiled import is_uncompiled
+
 _CALL = nn.Module._call_impl.__code__
 _OURS = 5  #: frames of the watcher, at least, from where it asks to the op
 _COMPILES = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
@@ -94,8 +96,15 @@ class Paths:
         return names[id(module)]
 
 
+def running_modules() -> list[nn.Module]:
+    """The modules being called in this thread, the outermost first."""
+    return _modules(sys._getframe(1))[::-1]
+
+
 def runs_compiled(module: nn.Module) -> bool:
     """Whether this call of the module, the innermost one, is one of `torch.compile`'s."""
+    if is_uncompiled():
+        return False
     if getattr(module, "_compiled_call_impl", None) is not None:
         return True
     frame = _call(sys._getframe(1))

@@ -263,6 +263,7 @@ class Pool:
         self.slabs = Slabs()
         self.buffers = Buffers(decodes_once)
         self.scales = Scales()
+        self.devices: set[torch.device] = set()  #: of tensors that were stored
         self.live: dict[int, weakref.ref[Stored]] = {}  #: by id; a WeakSet takes ten times as long
 
     @property

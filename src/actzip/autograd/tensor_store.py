@@ -23,6 +23,7 @@ from actzip.autograd.sliced_tensor import beside, cut
 from actzip.autograd.stored import Kept, Pool, Source, Stored, StoredByKey
 from actzip.codecs import BitMask, Keep
 from actzip.codecs.base import Codec, Payload
+from actzip.memory.host_copies import Lane
 from actzip.methods.base import STRENGTH, Role
 
 
@@ -33,7 +34,7 @@ class TensorStore:
         self._pool = pool
         self._allocate = pool.slabs.allocate
         self._seeds = seeds(seed)
-        self._swap = swap
+        self._lane = Lane() if swap else None
         self._stored = StoredByKey()
         self.get = self._stored.get  #: what is stored of a key
         self._values: dict[Key, Row] = {}  # whose values they are
@@ -122,7 +123,8 @@ class TensorStore:
         """A payload, with a seed of its own unless one is given."""
         seed = next(self._seeds) if seed is None else seed
         payload = codec.encode(t, seed=seed, allocate=self._allocate)
-        return send(payload) if self._swap else payload
+        self._pool.devices.add(t.device)
+        return payload if self._lane is None else send(payload, self._lane)
 
     def pack(self, t: Tensor, parts: int) -> Payload:
         """One bit per element."""
@@ -145,7 +147,7 @@ class TensorStore:
             row.shared_with = decision.holder.name
             stored.copied = stored.copied or isinstance(recipe, Copy)
         elif fate is Fate.SHAPE:
-            row.codec = "Shape()"
+            row.codec = "shape only"
             stored = Stored(self._pool.buffers, Role.GEOMETRY)
         elif fate is Fate.DEFERRED:
             stored = self._defer(saved)
@@ -162,14 +164,19 @@ class TensorStore:
                 self.noise[saved.number] = Operand.of(saved.want.unit)
         return Reader(stored, recipe, saved.want.layout)
 
-    def _leave(self, saved: Saved, reason: str) -> None:
-        """Autograd keeps t itself; whoever stored a copy of it can read it there for nothing."""
-        row, (t, unit, _, key) = saved.row, saved.want
+    def hold(self, row: Row, want: Wanted, reason: str) -> None:
+        """Somebody keeps the tensor as it is: autograd, or an `autograd.Function` on its ctx."""
+        t, key = want.tensor, want.key
         row.reason = reason
         first = self._kept.setdefault(key[0], row)
-        row.stored_bytes = self._rest.add(t, saved.want.own, t.untyped_storage().nbytes())
+        row.stored_bytes = self._rest.add(t, want.own, t.untyped_storage().nbytes())
         if not row.stored_bytes:
             row.shared_with = first.name
+
+    def _leave(self, saved: Saved, reason: str) -> None:
+        """Autograd keeps t itself; whoever stored a copy of it can read it there for nothing."""
+        row, (_, unit, _, key) = saved.row, saved.want
+        self.hold(row, saved.want, reason)
         if key in self.left:
             self.left[key].append(saved)
         else:

@@ -53,8 +53,6 @@ class Codec(ABC):
     #: True when the codec must see the tensor in logical (row-major) order; otherwise it
     #: gets the elements in the order of memory and channels_last costs no copy.
     logical: ClassVar[bool] = False
-    #: False when decode leaves the values open and only shape, strides and dtype count.
-    decode_is_defined: ClassVar[bool] = True
 
     @property
     def keeps_zeros(self) -> bool:

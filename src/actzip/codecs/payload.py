@@ -83,6 +83,8 @@ class Payload:
         """The bytes without what was reserved: those that any backend writes for this tensor."""
         if self.doubt is not None:
             self.doubt.settle()
+        if self.doubt is not None:
+            self.doubt.refuse_if_lost()
         return self.codec.used(self)
 
     def decided(self, doubt: Doubt, word: int) -> None:
