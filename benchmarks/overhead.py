@@ -38,7 +38,7 @@ import actzip
 from actzip.kernels.native import library
 
 SHORT, LONG = 8, 24
-ROUNDS = 400
+ROUNDS = 150
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -115,37 +115,40 @@ def per_layer(measure: Callable[[int, bool], float], case: Case) -> float:
     return (long - short) / (LONG - SHORT) / case.per
 
 
-def calls(case: Case, event: str) -> float:
-    def measure(layers: int, session: bool) -> float:
-        run, counts = case.runner(layers, session), []
-        for _ in range(3):  # the least: a pass may be one in which a method looks and learns
-            found = 0
+def counted(run: Callable[[], None], event: str) -> int:
+    """Calls in one pass."""
+    found = 0
 
-            def count(frame: object, what: str, arg: object) -> None:
-                nonlocal found
-                found += what == event
+    def count(frame: object, what: str, arg: object) -> None:
+        nonlocal found
+        found += what == event
 
-            gc.disable()
-            sys.setprofile(count)
-            run()
-            sys.setprofile(None)
-            gc.enable()
-            counts.append(found)
-        return min(counts)
-
-    return per_layer(measure, case)
+    gc.disable()
+    sys.setprofile(count)
+    run()
+    sys.setprofile(None)
+    gc.enable()
+    return found
 
 
-def micros(case: Case) -> float:
-    """Best times; all four networks run in turns."""
+def measure(case: Case) -> dict[str, float]:
+    """Calls and best times; all four networks run in turns.
+
+    The least of several passes counts: one may be a pass in which a method looks and learns.
+    """
     runs = {(n, s): case.runner(n, s) for n in (SHORT, LONG) for s in (False, True)}
+    found = {}
+    for name, event in (("python_calls", "call"), ("c_calls", "c_call")):
+        least = {key: min(counted(run, event) for _ in range(3)) for key, run in runs.items()}
+        found[name] = per_layer(lambda n, s, least=least: least[n, s], case)  # type: ignore[misc]
     best = dict.fromkeys(runs, float("inf"))
     for _ in range(ROUNDS):
         for key, run in runs.items():
             began = time.perf_counter()
             run()
             best[key] = min(best[key], time.perf_counter() - began)
-    return 1e6 * per_layer(lambda layers, session: best[layers, session], case)
+    found["us"] = 1e6 * per_layer(lambda n, s: best[n, s], case)
+    return found
 
 
 def instructions() -> dict[str, float]:
@@ -163,9 +166,9 @@ def instructions() -> dict[str, float]:
         names = [line for line in said.stdout.splitlines() if line]
         # a dump before each mark: what ran before it since the last one
         dumps = [_total(Path(f"{out}.{2 * (i + 1)}")) for i in range(len(names))]
-    counted = dict(zip(names, dumps, strict=True))
+    sums = dict(zip(names, dumps, strict=True))
     return {
-        case.name: per_layer(lambda n, s, case=case: counted[_mark(case, n, s)], case)  # type: ignore[misc]
+        case.name: per_layer(lambda n, s, case=case: sums[_mark(case, n, s)], case)  # type: ignore[misc]
         for case in CASES
         if not case.slow
     }
@@ -208,21 +211,12 @@ def main(callgrind: bool = True, marked: bool = typer.Option(False, hidden=True)
         run_marked()
         return
     known = instructions() if callgrind and shutil.which("valgrind") else {}
-    rows = {}
-    for case in CASES:
-        found: dict[str, float | None] = {
-            "python_calls": calls(case, "call"),
-            "c_calls": calls(case, "c_call"),
-            "instructions": known.get(case.name),
-            "us": micros(case),
-        }
-        rows[case.name] = found
+    rows = {case.name: {**measure(case), "instructions": known.get(case.name)} for case in CASES}
     table = Table(title="over plain, for each op or tensor")
-    for column in ("", "Python calls", "C calls", "instructions", "µs, best"):
+    for column in ("", "Python calls", "C calls", "µs, best", "instructions"):
         table.add_column(column, justify="right" if column else "left")
     for name, row in rows.items():
-        shown = ["" if v is None else f"{v:,.0f}" for v in list(row.values())[:3]]
-        table.add_row(name, *shown, f"{row['us']:.1f}")
+        table.add_row(name, *("" if v is None else f"{v:,.1f}" for v in row.values()))
     Console().print(table)
     result = {
         "torch": torch.__version__,
