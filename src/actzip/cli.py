@@ -18,6 +18,8 @@ COMMANDS = {
     "plan": "Predict what a training step takes, and the largest batch, without training or "
     "allocating.",
     "max_batch": "Find the largest batch of each method by real steps in fresh processes.",
+    "doctor": "Examine this machine: device, kernels, versions; promises, bytes; times of codecs "
+    "and steps.",
     "data": "Show what would be read: layout, counts, classes, and every example that is left out.",
 }
 

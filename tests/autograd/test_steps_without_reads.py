@@ -39,6 +39,58 @@ def test_no_read_in_an_ordinary_step(model: str, method: str, passes: int) -> No
     assert found == Counter()
 
 
+#: Sizes of these payloads follow from the values: one read for each tensor that is encoded, and
+#: one for each that is decoded, of where its chunks begin.
+_SIZED = {
+    ("resnet", "comet", 9): {
+        "kernels/reference/bounded.py: encode": 3,
+        "kernels/reference/bounded_symbols.py: _add_up_in_maps": 4,
+        "kernels/reference/bounded.py: decode": 4,
+    },
+    ("gpt", "comet", 9): {},
+    ("resnet", "acgc", 18): {
+        "kernels/reference/bounded.py: encode": 6,
+        "kernels/reference/bounded.py: decode": 7,
+    },
+    ("gpt", "acgc", 18): {
+        "kernels/reference/bounded.py: encode": 10,
+        "kernels/reference/bounded.py: decode": 11,
+    },
+}
+
+
+@pytest.mark.parametrize(("model", "method", "passes"), list(_SIZED))
+def test_methods_with_strict_bounds_read_the_sizes_of_their_payloads(
+    model: str, method: str, passes: int
+) -> None:
+    found = reads(model, method, passes)
+    found.pop("autograd/stored.py: holds", None)
+    assert found == _SIZED[model, method, passes]
+
+
+#: `auto` besides: the tables of entropy codes are made on the host, origins of sign-exact codes
+#: are options of a codec, and gradients of some parameters are sampled.
+_AUTO = {
+    "autograd/sign_exact.py",
+    "autograd/stored.py",
+    "control/gradient_variance.py",
+    "kernels/bounded_entropy_layout.py",
+    "kernels/dithered_contexts.py",
+    "kernels/dithered_layout.py",
+    "kernels/entropy_table.py",
+    "kernels/reference/bounded.py",
+    "kernels/reference/bounded_entropy.py",
+    "kernels/reference/dithered.py",
+}
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+def test_auto_reads_in_entropy_codes_and_samples_of_gradients_only(model: str) -> None:
+    found = reads(model, "auto", 9)
+    assert found
+    assert {place.partition(":")[0] for place in found} <= _AUTO
+
+
 def test_values_are_those_of_a_cpu_whenever_a_word_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     def gradients() -> list[torch.Tensor]:
         torch.manual_seed(0)
@@ -133,3 +185,46 @@ def test_what_cannot_be_made_again_is_kept_exactly(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Derivation, "_make", wrong)
     assert torch.equal(gradient("lossless"), expected)
     assert calls
+
+
+def test_a_tensor_that_did_not_fit_and_was_edited_fails_as_it_does_without_us() -> None:
+    """Never a gradient of other values: PyTorch refuses such a graph, and so do we."""
+
+    def step(edited: bool) -> None:
+        torch.manual_seed(0)
+        net, x = nn.Linear(64, 64), torch.randn(32, 64)
+        x[4:20] = float("inf")  # more raw groups than there is room for
+        with actzip.compress(net, "fixed", min_bytes=256) as session:
+            loss = net(x).nan_to_num(0.0).sum()
+            assert session.stats().compressed
+            if edited:
+                x.zero_()
+            loss.backward()
+
+    step(edited=False)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        step(edited=True)
+
+
+def test_what_is_kept_instead_of_a_derivation_is_a_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make = Derivation._make
+    monkeypatch.setattr(Derivation, "_make", lambda self, given: make(self, given) + 1.0)
+
+    def gradient(edits: bool) -> torch.Tensor:
+        torch.manual_seed(0)
+        first, second = nn.Linear(64, 64), nn.Linear(64, 64)
+        x = torch.randn(32, 64)
+        with actzip.compress(method="lossless", min_bytes=256):
+            y = torch.nn.functional.gelu(first(x))
+            loss = second(y).square().sum()
+            unsettled.settle()
+            if edits:
+                with torch.no_grad():
+                    y.zero_()
+        loss.backward()
+        assert second.weight.grad is not None
+        return second.weight.grad
+
+    assert torch.equal(gradient(True), gradient(False))

@@ -18,7 +18,6 @@ from actzip.codecs import (
     Keep,
     Payload,
     Rectified,
-    Shape,
     Split,
     Window,
 )
@@ -42,7 +41,6 @@ def _floating() -> list[tuple[Codec, Tensor]]:
         (Keep(), x),
         (Keep(), x[:, :1].expand(4, 3, 8)),
         (Keep(), x[:, :, ::2]),
-        (Shape(), x),
         (Cast(torch.bfloat16), x),
         (Cast(torch.float16), x),
         (BitMask(), x),

@@ -15,7 +15,6 @@ from actzip.codecs import (
     Index,
     Keep,
     Rectified,
-    Shape,
     registered,
 )
 from actzip.testing import Promise, conformance
@@ -48,19 +47,13 @@ def equal(codec: Codec, x: Tensor, y: Tensor) -> None:
     assert torch.equal(x, y)
 
 
-def nothing(codec: Codec, x: Tensor, y: Tensor) -> None:
-    """Shape promises no values; the kit has checked shape, dtype and strides."""
-
-
 PROMISES: dict[type[Codec], Promise] = {
     BitMask: relu_mask,
-    Shape: nothing,
     Rectified: of_a_relu,
 }
 
 CODECS: list[Codec] = [
     Keep(),
-    Shape(),
     Index(),
     BitMask(),
     Cast(torch.bfloat16),

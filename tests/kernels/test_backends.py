@@ -22,20 +22,16 @@ from actzip.kernels.errors import DamagedError
 from actzip.kernels.native import library
 from actzip.kernels.native.prototypes import PROTOTYPES
 
-FORMS = [
-    *("group", "dual", "mask", "index", "window", "cast", "planes"),
-    *("fixedpoint", "bounded", "bounded_entropy", "dithered", "entropy"),
-]
-
 
 @pytest.fixture
-def _forget_library() -> Iterator[None]:
+def _forget_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(kernels, "_MODULES", {})
     library._load.cache_clear()
     yield
     library._load.cache_clear()
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", kernels.FORMS)
 @pytest.mark.parametrize("backend", ["native", "reference", "triton"])
 def test_a_backend_has_the_functions_of_its_forms(backend: str, form: str) -> None:
     """Types are mypy's business (kernels/contract.py); this is for a machine without it."""
@@ -50,6 +46,11 @@ def test_a_backend_has_the_functions_of_its_forms(backend: str, form: str) -> No
     for name, function in wanted.items():
         _, *parameters = inspect.signature(function).parameters
         assert list(inspect.signature(getattr(module, name)).parameters) == parameters, name
+
+
+def test_every_contract_is_a_form() -> None:
+    contracts = {name.lower() for name in vars(forms) if name.endswith("Form")}
+    assert {_protocol(form) for form in kernels.FORMS} == contracts
 
 
 def _module(backend: str) -> str:

@@ -71,6 +71,7 @@ def compare(
     label_column: options.LabelColumn = None,
     strict: options.Strict = None,
     threads: options.Threads = None,
+    device: options.Device = None,
     out: Annotated[
         Path | None, options.option("Folder of the runs; those that are there are not run again.")
     ] = None,

@@ -14,6 +14,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from actzip import accelerator
 from actzip.commands import options
 from actzip.commands.compare import METHODS
 from actzip.commands.options import option
@@ -22,14 +23,18 @@ from actzip.memory.sizes import read_bytes
 from actzip.tasks.config import Config, make
 from actzip.tasks.max_batch_search import Largest, StepError, Try, attempt, available, floor, search
 from actzip.tasks.method_spec import label
-from actzip.tasks.ranks import alone
+from actzip.tasks.ranks import started
 from actzip.tasks.run_folder import replace_text
 
 
 def max_batch(
     context: typer.Context,
     memory: Annotated[
-        str, option("The most resident bytes of the whole process: 4GiB, 4G (the same), 900MB.")
+        str,
+        option(
+            "The most resident bytes of the whole process: 4GiB, 4G (the same), 900MB; "
+            "with --device, of its tensors."
+        ),
     ],
     methods: options.Methods = METHODS,
     start: Annotated[int, typer.Option(help="The batch that is tried first.", min=1)] = 16,
@@ -52,16 +57,21 @@ def max_batch(
     label_column: options.LabelColumn = None,
     strict: options.Strict = None,
     threads: options.Threads = None,
+    device: options.Device = None,
     out: Annotated[Path | None, option("Write what was found as JSON.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Find the largest batch of each method by real steps in fresh processes.
 
     A batch fits when its steps end and the process never had more resident memory than the limit.
+    Under torchrun as many processes train together in every try, and batch and limit are those of
+    each.
     """
     console = options.console(as_json)
+    rank, world = started()
+    if rank:
+        return  # the first one searches, with processes of its own
     with options.refusals():
-        alone("max-batch")
         nbytes = read_bytes(memory)
         configs = _configs(context.params, nbytes)
         options.check_file(out)
@@ -71,14 +81,19 @@ def max_batch(
     try:
         for config in configs:
             first = found[0].batch if found and found[0].batch else start
-            found.append(_largest(config, nbytes, min(first, most), most, within, console))
+            found.append(_largest(config, nbytes, min(first, most), most, within, console, world))
     except KeyboardInterrupt:
         stopped = True
     except StepError as error:
         failed = f"{label(config.method, config.options)}: a step failed, not for memory: {error}"
     if found:
-        console.print(table(found, configs[0]), LEGEND.format(limit=shown(nbytes)))
-        values = {"torch": torch.__version__, "limit": nbytes, "within": within}
+        used = configs[0].device
+        legend = LEGEND if used == "cpu" else ON_DEVICE
+        console.print(table(found, configs[0]), legend.format(limit=shown(nbytes), device=used))
+        if world > 1:
+            console.print(f"{world} processes train together; all figures are those of each.")
+        values: dict[str, Any] = {"torch": torch.__version__, "limit": nbytes, "within": within}
+        values["processes"] = world
         values["config"] = configs[0].plain()
         values["found"] = [{**each.plain(), "ratio": ratio(each, found)} for each in found]
         if as_json:
@@ -92,6 +107,10 @@ def max_batch(
         raise typer.Exit(130 if stopped else 1)
 
 
+ON_DEVICE = (
+    "Tensors of {device}, at most {limit}; three steps of the optimizer in a fresh process for "
+    "every try."
+)
 LEGEND = (
     "Whole process, imports included, at most {limit} resident; three steps of the optimizer in a "
     "fresh process for every try."
@@ -99,11 +118,13 @@ LEGEND = (
 
 
 def _configs(params: dict[str, Any], limit: int) -> list[Config]:
-    free = available()
+    on = accelerator.choose(params["device"] or "cpu")
+    free = available(on)
     if free is not None and limit > free:
+        has = "this machine has free" if on.type == "cpu" else f"{on} has"
         raise ValueError(
-            f"--memory {params['memory']} is more than the {shown(free)} that this machine has "
-            "free; a try could push out other programs: choose less"
+            f"--memory {params['memory']} is more than the {shown(free)} that {has}; a try could "
+            "push out other programs: choose less"
         )
     given = options.given(params)
     chosen = options.methods(params["methods"])
@@ -123,13 +144,19 @@ def _say_floor(config: Config, limit: int, console: Console) -> None:
 
 
 def _largest(
-    config: Config, limit: int, start: int, most: int, within: float, console: Console
+    config: Config,
+    limit: int,
+    start: int,
+    most: int,
+    within: float,
+    console: Console,
+    world: int,
 ) -> Largest:
     tries: list[Try] = []
     name = label(config.method, config.options)
 
     def tried(batch: int) -> bool:
-        found = attempt(replace(config, batch=batch), limit)
+        found = attempt(replace(config, batch=batch), limit, world)
         tries.append(found)
         peak = "" if found.resident_peak is None else f", {shown(found.resident_peak)}"
         text = f"fits{peak}" if found.fits else f"does not fit: {found.why}{peak}"

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from actzip import accelerator
 from actzip.tasks.catalogue import TASKS
 from actzip.tasks.config import OPTIMIZERS, PRECISIONS, SCHEDULES, Config
 from actzip.tasks.max_batch_search import StepError, is_out_of_memory
@@ -60,6 +61,7 @@ Strict = Annotated[
     bool | None, option("Refuse data in which anything is wrong; else it is left out.", "--strict")
 ]
 Threads = Annotated[int | None, option("CPU threads; else PyTorch's own choice.")]
+Device = Annotated[str | None, option(one_of(accelerator.TYPES) + " Or one of several, as cuda:1.")]
 Json = Annotated[
     bool, option("Print what was found as JSON; all else goes to the error output.", "--json")
 ]

@@ -50,6 +50,7 @@ def profile(
     label_column: options.LabelColumn = None,
     strict: options.Strict = None,
     threads: options.Threads = None,
+    device: options.Device = None,
     out: Annotated[Path | None, option("Write the same as a page with pictures.")] = None,
     as_json: options.Json = False,
 ) -> None:

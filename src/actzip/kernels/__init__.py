@@ -29,14 +29,33 @@ FORCED = os.environ.get("ACTZIP_KERNELS")
 #: The backends of each type of device, best first; a type that is not here has the reference.
 BACKENDS = {"cpu": ("native", "reference")}
 
-#: The forms that a backend has; the reference has all.
+#: All forms; the reference has every one.
+FORMS = (
+    *("group", "dual", "mask", "index", "window", "cast", "planes", "fixedpoint", "bounded"),
+    *("bounded_entropy", "dithered", "norm", "entropy"),
+)
 _FORMS = {"native": native.FORMS, "triton": triton.FORMS}
-_MODULES: dict[tuple[str, str], ModuleType] = {}
+#: The modules that were asked for, by what was forced, type of device and form.
+_MODULES: dict[tuple[str | None, str, str], ModuleType] = {}
 
 
 def backend_name(device: torch.device | str = "cpu") -> str:
     """ "native", "triton" or "reference": what a tensor on this device gets now."""
     return _backends(torch.device(device).type)[0]
+
+
+def backend_of(device: torch.device | str, form: str) -> str:
+    """The backend whose kernels of this form a tensor on this device gets now: the best one does
+    not have all."""
+    order = _backends(torch.device(device).type)
+    return next(b for b in order if b == "reference" or form in _FORMS[b])
+
+
+def handed_out(device: torch.device | str) -> dict[str, str]:
+    """Forms whose kernels somebody in this process has asked for, for a device like this one and
+    the present choice of backends, with the backend that gave them."""
+    kind = torch.device(device).type
+    return {form: backend_of(device, form) for form in FORMS if (FORCED, kind, form) in _MODULES}
 
 
 def _backends(kind: str) -> tuple[str, ...]:
@@ -77,13 +96,12 @@ def of(tensor: Tensor, form: Literal["norm"]) -> forms.NormForm: ...
 def of(tensor: Tensor, form: Literal["entropy"]) -> forms.EntropyForm: ...
 def of(tensor: Tensor, form: str) -> object:
     """The module of kernels for this form that fits the tensor's device."""
-    fake = planning.is_fake(tensor)
+    fake = planning.active and planning.is_fake(tensor)
     if fake and form in without_values.FORMS:
         return without_values
-    order = ("reference",) if fake else _backends(tensor.device.type)
-    key = (order[0], form)
-    module = _MODULES.get(key)
+    kind = "" if fake else "cpu" if tensor.is_cpu else tensor.device.type
+    module = _MODULES.get((FORCED, kind, form))
     if module is None:
-        name = next(b for b in order if b == "reference" or form in _FORMS[b])
-        module = _MODULES[key] = importlib.import_module(f"{__name__}.{name}.{form}")
+        name = "reference" if fake else backend_of(tensor.device, form)
+        module = _MODULES[FORCED, kind, form] = importlib.import_module(f"{__name__}.{name}.{form}")
     return module

@@ -13,6 +13,9 @@ Live bytes come from the profiler's ``[memory]`` events. It does not report the 
 memory that was taken before any measurement began: code that frees such tensors (gradients of
 an earlier step, say) shows a higher level than it has. Free them before, or measure from the
 first step on.
+
+``measure("cuda")`` measures the tensors of a GPU: the peak is that of torch's allocator
+(``torch.cuda.memory_stats``), whose own peak is set back at the borders of the block.
 """
 
 from __future__ import annotations
@@ -21,13 +24,16 @@ import contextlib
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.profiler import ProfilerActivity, profile
 
+from actzip import accelerator
 from actzip.memory.fresh_process import call_fresh, resolve
 from actzip.torch_private import profiler_enabled
 
@@ -65,24 +71,25 @@ def size(nbytes: float) -> str:
     return f"{nbytes:.2f} GiB"
 
 
-def live_peak(function: Callable[[], object]) -> int:
+def live_peak(function: Callable[[], object], device: torch.device | str = "cpu") -> int:
     """Most bytes that tensors held at one time while `function` ran, above the start level.
 
     Exact and repeatable: a function that does the same twice gives the same number twice.
     """
-    with measure() as found:
+    with measure(device) as found:
         function()
     return found.live_peak
 
 
 @contextlib.contextmanager
-def measure() -> Iterator[Measurement]:
+def measure(device: torch.device | str = "cpu") -> Iterator[Measurement]:
     """Measure the code of a ``with`` block; see `Measurement` for what is found.
 
-    Blocks may be nested. The profiler sees one thread: the one that entered the block.
+    device: whose tensors are counted. Blocks may be nested. The profiler sees one thread: the one
+    that entered the block; the allocator of a GPU sees all.
     """
     found = Measurement()
-    frame = _Frame()
+    frame = _Frame(torch.device(device))
     _RECORDER.enter(frame)
     try:
         yield found
@@ -95,11 +102,22 @@ def measure() -> Iterator[Measurement]:
 class _Frame:
     """One open ``with measure()`` block."""
 
+    device: torch.device
     began: int = 0  #: time.time_ns, the profiler's clock
     seconds: float = 0.0
     resident_start: int | None = None
     resident_high: int | None = None
     events: list[tuple[int, int]] = field(default_factory=list)  #: (time in ns, ± bytes)
+    start: int | None = None  #: what the device's allocator had given out; None: it does not tell
+    high: int = 0
+
+    def open(self) -> None:
+        """Begin anew to watch the allocator of the device; a border of a nested block."""
+        accelerator.reset_peak(self.device)
+
+    def see(self) -> None:
+        """What the allocator says since the last border."""
+        self.high = max(self.high, accelerator.peak(self.device) or 0)
 
     def fill(self, found: Measurement) -> None:
         found.seconds = self.seconds
@@ -109,6 +127,9 @@ class _Frame:
             found.timeline.append((max(0, when - self.began) / 1e9, level))
             found.live_peak = max(found.live_peak, level)
         found.live_end = level
+        if self.start is not None:  # the allocator knows; the profiler saw one thread
+            found.live_peak = max(0, self.high - self.start)
+            found.live_end = (accelerator.allocated(self.device) or 0) - self.start
         if self.resident_start is not None and self.resident_high is not None:
             found.resident_peak = max(0, self.resident_high - self.resident_start)
 
@@ -141,6 +162,7 @@ class _Recorder:
         self.owner = threading.get_ident()
         self.frames.append(frame)
         frame.resident_start = reset_resident_peak()
+        frame.start = accelerator.allocated(frame.device)
         self._start()
         frame.began = time.time_ns()
 
@@ -152,14 +174,16 @@ class _Recorder:
             self._start()
 
     def _start(self) -> None:
+        for frame in self.frames:
+            frame.open()
         # Kineto otherwise writes a line to stderr at each start and stop.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-        # torch 2.10 warns without acc_events that a second cycle, of which there is none, would
-        # clear the events
-        self.profiler = profile(
-            activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True
-        )
-        self.profiler.start()
+        # Without acc_events, which makes an object of every op at once and takes many times as long
+        # as the ops themselves; torch 2.10 then warns of a second cycle, of which there is none.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+            self.profiler.start()
 
     def _collect(self) -> None:
         """Stop the profiler and hand what it saw to every open block."""
@@ -170,7 +194,8 @@ class _Recorder:
         high = resident("VmHWM")
         events = _memory_events(stopped)
         for frame in self.frames:
-            frame.events += events
+            frame.see()
+            frame.events += events.get(frame.device.type, [])
             if high is not None:
                 frame.resident_high = max(high, frame.resident_high or 0)
 
@@ -178,15 +203,16 @@ class _Recorder:
 _RECORDER = _Recorder()
 
 
-def _memory_events(stopped: profile) -> list[tuple[int, int]]:
+def _memory_events(stopped: profile) -> dict[str, list[tuple[int, int]]]:
+    """(time in ns, ± bytes) in order of time, for each type of device."""
     # profile.events() adds memory up per operator; only the raw trace has the order in time.
     trace: Any = stopped.profiler
-    events = [
-        (event.start_ns(), event.nbytes())
-        for event in trace.kineto_results.events()
-        if event.name() == "[memory]"
-    ]
-    return sorted(events, key=lambda event: event[0])
+    events: dict[str, list[tuple[int, int]]] = {}
+    for event in trace.kineto_results.events():
+        if event.name() == "[memory]":
+            kind = event.device_type().name.lower()
+            events.setdefault(kind, []).append((event.start_ns(), event.nbytes()))
+    return {kind: sorted(each, key=lambda event: event[0]) for kind, each in events.items()}
 
 
 def resident(name: str) -> int | None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle, unserializable_hook
 
+from actzip import accelerator
 from actzip.memory.measure import Measurement, measure
 
 
@@ -59,8 +60,8 @@ class StepPeak:
             return
         self._base = held_by(model, optimizer) + stored
         self._device = trained[0].device
-        if self._device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self._device)
+        if accelerator.peak(self._device) is not None:
+            accelerator.reset_peak(self._device)
         else:
             stack = contextlib.ExitStack()
             try:
@@ -98,5 +99,5 @@ class StepPeak:
             self._open = None
             if seen and self._found is not None:
                 self._peak = self._base + self._found.live_peak
-        elif seen and self._device is not None and self._device.type == "cuda":
-            self._peak = int(torch.cuda.max_memory_allocated(self._device))
+        elif seen and self._device is not None:
+            self._peak = accelerator.peak(self._device)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from actzip import methods
+from actzip import accelerator, methods
 from actzip.tasks.catalogue import TASKS
 from actzip.tasks.data import task_of
 from actzip.tasks.task import Recipe, Task
@@ -51,6 +51,7 @@ class Config:
     text_column: str | None = None  #: of a table; None: guessed
     label_column: str | None = None
     strict: bool = False  #: refuse data in which anything is wrong
+    device: str = "cpu"  #: where it runs: cpu, cuda, mps, xpu, or one of several, as cuda:1
 
     def __post_init__(self) -> None:
         for name, allowed in (
@@ -61,6 +62,7 @@ class Config:
             ("precision", PRECISIONS),
         ):
             _one_of(name, getattr(self, name), allowed)
+        _one_of("device", self.device.partition(":")[0], accelerator.TYPES)
         _one_of(f"model of the task {self.task!r}", self.model, tuple(self.kind.models))
         for name in (
             "epochs",

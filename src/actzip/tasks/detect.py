@@ -14,6 +14,7 @@ from actzip.tasks.coco_map import MOST, Detections, mean_average_precision
 from actzip.tasks.data import Boxes
 from actzip.tasks.fcos_targets import Answers, assign, corners
 from actzip.tasks.models.detector import Detector, Places, Prediction, places
+from actzip.tasks.moved import moved
 from actzip.tasks.task import Batch, Model, Recipe, Task
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ _CANDIDATES = 300  #: best places of a picture that suppression looks at
 
 def _detector(data: Data, width: int, depth: int, pyramid: int, tower: int) -> nn.Module:
     return Detector(len(data.classes), data.channels, width, depth, pyramid, tower)
+
+
+_HOST = torch.device("cpu")
 
 
 class Detect(Task):
@@ -45,7 +49,8 @@ class Detect(Task):
     }
 
     def loss(self, model: nn.Module, inputs: Tensor, targets: Any) -> Tensor:
-        return detection_loss(model(inputs), places(*inputs.shape[-2:]), targets)
+        where = Places(*moved(list(places(*inputs.shape[-2:])), inputs.device))
+        return detection_loss(model(inputs), where, targets)
 
     def evaluate(
         self, model: nn.Module, batches: Iterable[Batch], classes: int
@@ -53,8 +58,9 @@ class Detect(Task):
         found: list[Detections] = []
         truth: list[Boxes] = []
         for inputs, targets in batches:
-            found += decode(model(inputs), places(*inputs.shape[-2:]))
-            truth += targets
+            said = Prediction(*moved(list(model(inputs)), _HOST))  # one copy, then small steps
+            found += decode(said, places(*inputs.shape[-2:]))
+            truth += moved(targets, _HOST)
         return mean_average_precision(found, truth, classes)
 
 

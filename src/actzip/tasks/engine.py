@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from actzip.memory.measure import reset_resident_peak, resident
 from actzip.tasks import data as sources
@@ -24,7 +24,7 @@ from actzip.tasks.result import History, Progress, Result
 from actzip.tasks.run_folder import Journal, read_state
 from actzip.tasks.step_memory import cost
 from actzip.tasks.task import Batch, first_line
-from actzip.tasks.trainer import Part, Trainer, laid_out
+from actzip.tasks.trainer import Part, Trainer, placed
 
 #: settings that decide what is read
 _READING = ("side", "length", "limit", "void", "text_column", "label_column", "strict")
@@ -77,6 +77,11 @@ class Loop:
     ) -> None:
         self.ranks = ranks or Ranks()
         self.ranks.check(config.batch, config.accumulate)
+        if self.ranks.world > 1 and config.device != "cpu":
+            raise ValueError(
+                f"processes that train together run on the CPU here, got device {config.device}; "
+                "for several GPUs use actzip.compress in your own script"
+            )
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         self.per_epoch = len(data.train) // config.batch
@@ -87,7 +92,7 @@ class Loop:
             )
         self.config, self.data, self.journal, self.notify = config, data, journal, notify
         self.steps = config.epochs * self.per_epoch
-        self.trainer = self._trainer(config.method)
+        self.trainer = self._trainer(config.method, self.ranks.spread)
         self.trainer.called = self.ranks.shared(self.trainer.model)
         if not self.ranks.first:  # dropout of its own, weights as the others
             torch.manual_seed(config.seed + _APART * self.ranks.rank)
@@ -96,9 +101,10 @@ class Loop:
         self.shuffling = torch.Generator().manual_seed(2 * config.seed)
         self.augmenting = torch.Generator().manual_seed(2 * config.seed + 1)
 
-    def _trainer(self, method: str) -> Trainer:
+    def _trainer(self, method: str, spread: Callable[[nn.Module], None] | None = None) -> Trainer:
         options = self.config.options if method == self.config.method else {}
-        return Trainer(replace(self.config, method=method, options=options), self.data, self.steps)
+        config = replace(self.config, method=method, options=options)
+        return Trainer(config, self.data, self.steps, spread)
 
     def check(self) -> None:
         """One forward pass, so that sizes which do not go together are told before any training."""
@@ -200,7 +206,7 @@ class Loop:
 
     def _part(self, indices: Tensor, rng: torch.Generator | None = None) -> Part:
         inputs, targets = self.data.train.batch(indices, rng)
-        return Part(laid_out(self.config, inputs), targets)
+        return placed(self.config, inputs, targets, self.trainer.device)
 
     def _test(self) -> dict[str, float]:
         model = self.trainer.model.eval()
@@ -214,7 +220,8 @@ class Loop:
             if self.ranks.world == 1:  # together they stop after a step only
                 self.interrupt.check()
             inputs, targets = self.data.test.batch(indices)
-            yield laid_out(self.config, inputs), targets
+            part = placed(self.config, inputs, targets, self.trainer.device)
+            yield part.inputs, part.targets
 
     def _result(self, resident_peak: int | None) -> Result:
         history = self.history

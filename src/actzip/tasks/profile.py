@@ -69,10 +69,11 @@ def compressed(subject: Subject, label: str, method: str, options: Mapping[str, 
 def _measured(subject: Subject) -> tuple[int, Curve]:
     subject.model.zero_grad()
     gc.collect()  # the profiler counts only releases of memory whose allocation it saw
-    with measure() as whole:
-        with measure() as forward:
+    device = subject.device
+    with measure(device) as whole:
+        with measure(device) as forward:
             loss = subject.loss()
-        with measure() as backward:
+        with measure(device) as backward:
             loss.backward()
             del loss
     subject.model.zero_grad()

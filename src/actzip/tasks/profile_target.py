@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from actzip import accelerator
 from actzip.tasks import engine
 from actzip.tasks.config import Config
-from actzip.tasks.trainer import laid_out
+from actzip.tasks.trainer import placed
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,11 @@ class Subject:
     name: str
     model: nn.Module
     loss: Callable[[], Tensor]
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next((p.device for p in self.model.parameters()), torch.device("cpu"))
 
 
 def builtin(config: Config) -> Subject:
@@ -39,7 +45,10 @@ def builtin(config: Config) -> Subject:
     torch.manual_seed(config.seed)
     model = config.kind.build(config.model, data, config.sizes).train()
     inputs, targets = data.train.batch(torch.arange(config.batch), None)
-    inputs = laid_out(config, inputs)
+    device = accelerator.choose(config.device)
+    part = placed(config, inputs, targets, device)
+    inputs, targets = part.inputs, part.targets
+    model.to(device)
     if config.channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     shape = "×".join(str(size) for size in inputs.shape)

@@ -47,7 +47,7 @@ class Segment(Task):
     ) -> dict[str, float]:
         confusion = torch.zeros(classes, classes, dtype=torch.int64)
         for inputs, targets in batches:
-            confusion += count(model(inputs).argmax(1), targets, classes)
+            confusion += count(model(inputs).argmax(1), targets, classes).cpu()
         return scores(confusion)
 
 

@@ -51,13 +51,14 @@ def cost(build: Callable[[str], Trainer], method: str, part: Part, state: dict[s
     first = 0 if trainer.session is None else _first(build(method), part)
     trainer.load_state_dict(state)
     gc.collect()  # the profiler counts only releases of memory whose allocation it saw
-    with measure() as whole:
-        with measure() as forward:
+    device = trainer.device
+    with measure(device) as whole:
+        with measure(device) as forward:
             loss = trainer.loss(part)
-        with measure() as backward:
+        with measure(device) as backward:
             loss.backward()
             del loss
-        with measure() as update:
+        with measure(device) as update:
             trainer.advance()
     trainer.close()
     peak = max(first, whole.live_peak)
@@ -75,7 +76,7 @@ def cost(build: Callable[[str], Trainer], method: str, part: Part, state: dict[s
 def _first(trainer: Trainer, part: Part) -> int:
     """The live peak of a session's first step; what its optimizer makes then is not counted."""
     gc.collect()
-    with measure() as found:
+    with measure(trainer.device) as found:
         trainer.loss(part).backward()
     trainer.close()
     return found.live_peak

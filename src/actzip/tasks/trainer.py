@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import lr_scheduler
 
 import actzip
+from actzip import accelerator
 from actzip.tasks.checkpointing import recompute_blocks
 from actzip.tasks.config import BASELINES, Config
+from actzip.tasks.moved import moved
 
 if TYPE_CHECKING:
     from actzip.tasks.data import Data
@@ -35,18 +37,34 @@ def laid_out(config: Config, inputs: Tensor) -> Tensor:
     return inputs
 
 
+def placed(config: Config, inputs: Tensor, targets: Any, device: torch.device) -> Part:
+    """A batch on the device, in the memory format that the config asks for."""
+    return Part(moved(laid_out(config, inputs), device), moved(targets, device))
+
+
 class Trainer:
     """Steps a model as a config says; the same config and parts give the same weights."""
 
-    def __init__(self, config: Config, data: Data, steps: int) -> None:
+    def __init__(
+        self,
+        config: Config,
+        data: Data,
+        steps: int,
+        spread: Callable[[nn.Module], None] | None = None,
+    ) -> None:
+        """`spread` shards the model, before anything is made from its parameters."""
         torch.manual_seed(config.seed)
         self.config = config
+        self.device = accelerator.choose(config.device)
         self.task = config.kind
-        self.model = self.task.build(config.model, data, config.sizes)
+        self.model = self.task.build(config.model, data, config.sizes).to(self.device)
         if config.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if config.method == "checkpoint":
             recompute_blocks(self.model)
+        self._sharded = spread is not None
+        if spread is not None:
+            spread(self.model)
         self.optimizer = optimizer(config, self.model)
         self.schedule = schedule(config, self.optimizer, steps)
         self.session = attach(config, self.model, self.optimizer)
@@ -59,7 +77,7 @@ class Trainer:
 
     def precision(self) -> contextlib.AbstractContextManager[object]:
         if self.config.autocast:
-            return torch.autocast("cpu", torch.bfloat16)
+            return torch.autocast(self.device.type, torch.bfloat16)
         return contextlib.nullcontext()
 
     def step(self, parts: Iterable[Part]) -> float:
@@ -96,22 +114,35 @@ class Trainer:
             self.session.remove()
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs to go on bit for bit."""
-        return {
+        """What a resumed run needs to go on bit for bit; whole tensors, also of a sharded model."""
+        found = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "session": None if self.session is None else self.session.state_dict(),
             "random": torch.get_rng_state(),
+            "device_random": accelerator.random_state(self.device),
         }
+        if self._sharded:
+            from actzip.tasks import sharding
+
+            found.update(sharding.whole({name: found[name] for name in ("model", "optimizer")}))
+        return found
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        if self._sharded:
+            from actzip.tasks import sharding
+
+            sharding.load_model(self.model, state["model"])
+            sharding.load_optimizer(self.optimizer, state["optimizer"])
+        else:
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         if self.session is not None:
             self.session.load_state_dict(state["session"])
         torch.set_rng_state(state["random"])
+        accelerator.set_random_state(self.device, state.get("device_random"))
 
 
 def attach(

@@ -8,8 +8,6 @@ from torch import Tensor
 from actzip.kernels.triton import launch
 from actzip.kernels.triton.device import window as device
 
-_NAMES = (*(f"{letter}{d}" for letter in "PKSADM" for d in range(3)), "BESIDE")
-
 
 def encode(indices: Tensor, geometry: list[int], places: Tensor) -> int | Tensor:
     misfit = torch.zeros(1, dtype=torch.int32, device=indices.device)
@@ -20,7 +18,7 @@ def encode(indices: Tensor, geometry: list[int], places: Tensor) -> int | Tensor
 def encode_into(indices: Tensor, geometry: list[int], places: Tensor, misfit: Tensor) -> None:
     """`encode` without the host's read: `misfit` (int32) becomes 1 when an index does not fit."""
     launch.run(device.encode_window, -(-indices.numel() // launch.TILE), indices, places, misfit,
-               indices.numel(), SIZE=launch.TILE, **_constants(geometry))  # fmt: skip
+               indices.numel(), SIZE=launch.TILE, GEOMETRY=tuple(geometry))  # fmt: skip
 
 
 def decode(places: Tensor, geometry: list[int], indices: Tensor) -> int | Tensor:
@@ -32,8 +30,4 @@ def decode(places: Tensor, geometry: list[int], indices: Tensor) -> int | Tensor
 def decode_into(places: Tensor, geometry: list[int], indices: Tensor, misfit: Tensor) -> None:
     """`decode` without the host's read: `misfit` (int32) becomes 1 when a place does not fit."""
     launch.run(device.decode_window, -(-indices.numel() // launch.TILE), places, indices, misfit,
-               indices.numel(), SIZE=launch.TILE, **_constants(geometry))  # fmt: skip
-
-
-def _constants(geometry: list[int]) -> dict[str, int]:
-    return dict(zip(_NAMES, geometry, strict=True))
+               indices.numel(), SIZE=launch.TILE, GEOMETRY=tuple(geometry))  # fmt: skip

@@ -7,7 +7,15 @@ writes the bytes when it is known where they go.
 import triton
 import triton.language as tl
 
-from actzip.kernels.triton.device.fixedpoint import as_stored, channel_of, merge, raw_bits
+from actzip.kernels.triton.device.chunks import (
+    as_stored,
+    channel_of,
+    chunk_blocks,
+    merge,
+    raw_bits,
+    take,
+    take_raw,
+)
 from actzip.kernels.triton.device.numbers import bf16_bits, dither, divide, load_seed, widen
 
 
@@ -74,12 +82,7 @@ def quantize_chunks(
     """symbols_ptr: room for whole chunks (int32); zeros in raw blocks."""
     KIND: tl.constexpr = x_ptr.dtype.element_ty
     ITEM: tl.constexpr = KIND.primitive_bitwidth // 8
-    chunk = tl.program_id(0)
-    base = chunk.to(tl.int64) * 4096
-    b = tl.arange(0, 64)
-    local = b[:, None] * 64 + tl.arange(0, 64)[None, :]
-    limit = tl.minimum(n - base, 4096).to(tl.int32)
-    inside = local < limit
+    chunk, base, b, local, limit, inside = chunk_blocks(n)
     x = widen(tl.load(x_ptr + base + local, mask=inside, other=0))
     bound = tl.load(bounds_ptr + channel_of(base, local, inner, channels, LARGE))
     one = bound * 0.0 + 1.0
@@ -136,13 +139,8 @@ def pack_chunks(
     """The blocks of a chunk into words of zeros, from byte begins_ptr[chunk] behind `start` on."""
     KIND: tl.constexpr = x_ptr.dtype.element_ty
     ITEM: tl.constexpr = KIND.primitive_bitwidth // 8
-    chunk = tl.program_id(0)
-    base = chunk.to(tl.int64) * 4096
-    b = tl.arange(0, 64)
+    chunk, base, b, local, limit, inside = chunk_blocks(n)
     e = tl.arange(0, 64)[None, :]
-    local = b[:, None] * 64 + e
-    limit = tl.minimum(n - base, 4096).to(tl.int32)
-    inside = local < limit
     length = tl.minimum(tl.maximum(limit - b * 64, 0), 64)
     at = headers_ptr + chunk.to(tl.int64) * 64 + b
     header = tl.load(at, mask=length > 0, other=0).to(tl.int32)
@@ -174,18 +172,6 @@ def pack_chunks(
             merge(words_ptr, block[:, None] + (e * ITEM + k) * 8, octet, kept)
 
 
-@triton.jit
-def take(bytes_ptr, place, size, mask):
-    """33 bits and more from bit `place` on; zeros outside of `size` bytes."""
-    at = place >> 3
-    value = (place * 0).to(tl.uint64)
-    for k in tl.static_range(5):
-        there = mask & (at + k >= 0) & (at + k < size)
-        octet = tl.load(bytes_ptr + at + k, mask=there, other=0).to(tl.uint64)
-        value |= octet << (8 * k)
-    return value >> (place & 7).to(tl.uint64)
-
-
 @triton.jit(do_not_specialize=["seed"])
 def decode_chunks(
     data_ptr, table_ptr, headers_ptr, bounds_ptr, out_ptr, raw_ptr, seed, n, inner, channels, size,
@@ -209,14 +195,14 @@ def decode_chunks(
         raw = header == 255
         kind, wide = header // 32, header % 32
         is_map = (kind // 2 == 1) & (header != 255)
-        mapped = take(data_ptr, at * 8 + e.to(tl.int64), size, inside & is_map) & 1
+        mapped = take(data_ptr, at * 8 + e.to(tl.int64), size, inside & is_map, 5, tl.uint64) & 1
         present = inside & ((mapped != 0) | (is_map == 0)) & (header != 255)
         map_size = tl.where(is_map, (length + 7) // 8, 0)
         there = present.to(tl.int32)
         place = (at + map_size.to(tl.int64)) * 8
         place += ((tl.cumsum(there, axis=0) - there) * wide).to(tl.int64)
         keep = ((1 << wide) - 1).to(tl.uint64)
-        code = (take(data_ptr, place, size, present & (wide > 0)) & keep).to(tl.int32)
+        code = (take(data_ptr, place, size, present & (wide > 0), 5, tl.uint64) & keep).to(tl.int32)
         code = tl.where(present, code + is_map.to(tl.int32), 0)
         s = tl.where((kind % 2 == 1) | (kind == 4), unzigzag(code), code)
         summed = tl.cumsum(s, axis=0) + last
@@ -232,12 +218,7 @@ def decode_chunks(
         y = bf16_bits(x) if KIND == tl.int16 else x.to(KIND)
         tl.store(out_ptr + base + first + e, y, mask=inside & (header != 255))
         if raw:
-            bits = (e * 0).to(tl.int64)
-            for k in tl.static_range(ITEM):
-                byte = at + (e * ITEM + k).to(tl.int64)
-                held = inside & (byte >= 0) & (byte < size)
-                octet = tl.load(data_ptr + byte, mask=held, other=0)
-                bits |= octet.to(tl.int64) << (8 * k)
+            bits = take_raw(data_ptr, at + (e * ITEM).to(tl.int64), size, inside, ITEM)
             value = bits.to(raw_ptr.dtype.element_ty)
             tl.store(raw_ptr + base + first + e, value, mask=inside)
         used = (tl.sum(there) * wide + 7) // 8 + map_size

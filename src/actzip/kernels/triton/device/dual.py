@@ -9,7 +9,7 @@ BD x BH x BW blocks of KD x KH x KW.
 import triton
 import triton.language as tl
 
-from actzip.kernels.triton.device.group import put_codes, row_codes
+from actzip.kernels.triton.device.group import codes_of_tile, put_codes, row_codes, tile_of
 from actzip.kernels.triton.device.groups import (
     DITHER,
     NEAREST,
@@ -35,7 +35,6 @@ from actzip.kernels.triton.device.numbers import (
     upper_half,
     widen,
 )
-from actzip.kernels.triton.device.planes import take_octets
 
 
 @triton.jit
@@ -290,15 +289,10 @@ def decode_maps(
     KIND: tl.constexpr = out_ptr.dtype.element_ty
     SIZE: tl.constexpr = MAP[0] * MAP[1] * MAP[2]
     AVERAGES: tl.constexpr = MAP[6] * MAP[7] * MAP[8]
-    row = (tl.program_id(0) // tiles).to(tl.int64)
-    first = (tl.program_id(0) % tiles).to(tl.int64) * TILE
-    bits, start = row_codes(lo_ptr, lo_ptr, row, n, BITS)
-    limit = tl.minimum(n - first, TILE).to(tl.int32)
-    octet = tl.arange(0, OCTETS)
-    local = octet[:, None] * 8 + tl.arange(0, 8)[None, :]
-    inside = local < limit
-    size = (tl.minimum(tl.maximum(limit - octet // 4 * 32, 0), 32) + 7) // 8
-    codes = take_octets(bytes_ptr + (start + (first >> 5) * 4 * bits), octet, size, bits, BITS)
+    row, _, first, limit = tile_of(n, tiles, TILE)
+    codes, octet, local, inside = codes_of_tile(
+        bytes_ptr, lo_ptr, lo_ptr, n, row, first, limit, OCTETS, BITS
+    )
     if CHANNELS > 0:
         m0 = row * CHANNELS
         e = first.to(tl.int32) + local

@@ -8,6 +8,15 @@ at any bit: they are merged into words of zeros, of which neighbours may write p
 import triton
 import triton.language as tl
 
+from actzip.kernels.triton.device.chunks import (
+    as_stored,
+    channel_of,
+    chunk_blocks,
+    merge,
+    raw_bits,
+    take,
+    take_raw,
+)
 from actzip.kernels.triton.device.groups import DITHER, NEAREST
 from actzip.kernels.triton.device.numbers import bf16_bits, bits_of, dither, load_seed, widen
 
@@ -31,33 +40,6 @@ def largest(x_ptr, found_ptr, outer, channels, inner, slices, CT: tl.constexpr, 
     tl.atomic_max(found_ptr + c, bits_of(most), mask=c < channels)
 
 
-@triton.jit
-def as_stored(x, KIND: tl.constexpr):
-    """A computed value after a trip through the element type, infinite where that overflows."""
-    if KIND == tl.int16:
-        return widen(bf16_bits(x))
-    elif KIND == tl.float16:
-        return x.to(tl.float16).to(tl.float32)
-    else:
-        return x
-
-
-@triton.jit
-def merge(words_ptr, place, value, mask):
-    """The bits of `value` (uint32) at bit `place` (int32) of words that are zero there."""
-    shift = (place & 31).to(tl.uint32)
-    low = (value << shift).to(tl.int32, bitcast=True)
-    tl.atomic_or(words_ptr + (place >> 5), low, mask=mask & (low != 0))
-    high = ((value >> 1) >> (31 - shift)).to(tl.int32, bitcast=True)
-    tl.atomic_or(words_ptr + (place >> 5) + 1, high, mask=mask & (high != 0))
-
-
-@triton.jit
-def channel_of(base, local, inner, channels, LARGE: tl.constexpr):
-    i = base + local.to(tl.int64) if LARGE else base.to(tl.int32) + local
-    return (i // inner % channels).to(tl.int32)
-
-
 @triton.jit(do_not_specialize=["seed"])
 def encode_chunks(
     x_ptr, steps_ptr, inverse_ptr, limits_ptr, bits_ptr, sizes_ptr, words_ptr, seed, n, inner,
@@ -69,13 +51,8 @@ def encode_chunks(
     behind `start` it begins."""
     KIND: tl.constexpr = x_ptr.dtype.element_ty
     ITEM: tl.constexpr = KIND.primitive_bitwidth // 8
-    chunk = tl.program_id(0)
-    base = chunk.to(tl.int64) * 4096
-    b = tl.arange(0, 64)
+    chunk, base, b, local, limit, inside = chunk_blocks(n)
     e = tl.arange(0, 64)
-    local = b[:, None] * 64 + e[None, :]
-    limit = tl.minimum(n - base, 4096).to(tl.int32)
-    inside = local < limit
     stored = tl.load(x_ptr + base + local, mask=inside, other=0)
     x = widen(stored)
     channel = channel_of(base, local, inner, channels, LARGE)
@@ -126,29 +103,6 @@ def encode_chunks(
 
 
 @triton.jit
-def raw_bits(stored):
-    """An element's bits as an unsigned number."""
-    if stored.dtype.primitive_bitwidth == 64:
-        return stored.to(tl.uint64, bitcast=True)
-    elif stored.dtype.primitive_bitwidth == 32:
-        return stored.to(tl.uint32, bitcast=True)
-    else:
-        return stored.to(tl.uint16, bitcast=True).to(tl.uint32)
-
-
-@triton.jit
-def take(bytes_ptr, place, size, mask):
-    """17 bits and more from bit `place` on; zeros outside of `size` bytes."""
-    at = place >> 3
-    value = (place * 0).to(tl.uint32)
-    for k in tl.static_range(3):
-        there = mask & (at + k >= 0) & (at + k < size)
-        octet = tl.load(bytes_ptr + at + k, mask=there, other=0).to(tl.uint32)
-        value |= octet << (8 * k)
-    return value >> (place & 7).to(tl.uint32)
-
-
-@triton.jit
 def block_codes(
     data_ptr, at, base, first, limit, bits_ptr, inner, channels, size,
     SKIP: tl.constexpr, LARGE: tl.constexpr,
@@ -160,14 +114,14 @@ def block_codes(
     present = e < count
     here = at
     if SKIP:
-        found = take(data_ptr, at * 8 + e.to(tl.int64), size, present) & 1
+        found = take(data_ptr, at * 8 + e.to(tl.int64), size, present, 3, tl.uint32) & 1
         present = present & (found != 0)
         here += ((count + 7) // 8).to(tl.int64)
     channel = channel_of(base, first + e, inner, channels, LARGE)
     width = tl.load(bits_ptr + channel).to(tl.int32)
     taken = tl.where(present, width, 0)
     place = here * 8 + (tl.cumsum(taken, axis=0) - taken).to(tl.int64)
-    code = take(data_ptr, place, size, present) & ((1 << width) - 1).to(tl.uint32)
+    code = take(data_ptr, place, size, present, 3, tl.uint32) & ((1 << width) - 1).to(tl.uint32)
     code = tl.where(present, code, 0)
     return code, present, width, channel, here + ((tl.sum(taken) + 7) // 8).to(tl.int64)
 
@@ -210,12 +164,7 @@ def decode_chunks(
             )
             kept = present & (code == 0)
             order = tl.cumsum(kept.to(tl.int32), axis=0) - kept.to(tl.int32)
-            raw = (e * 0).to(tl.int64)
-            for k in tl.static_range(ITEM):
-                place = behind + (order * ITEM + k).to(tl.int64)
-                there = kept & (place >= 0) & (place < size)
-                octet = tl.load(data_ptr + place, mask=there, other=0)
-                raw |= octet.to(tl.int64) << (8 * k)
+            raw = take_raw(data_ptr, behind + (order * ITEM).to(tl.int64), size, kept, ITEM)
             value = raw.to(raw_ptr.dtype.element_ty)
             tl.store(raw_ptr + base + first + e, value, mask=kept)
             behind += (tl.sum(kept.to(tl.int32)) * ITEM).to(tl.int64)

@@ -35,6 +35,29 @@ def row_codes(bits_ptr, offsets_ptr, row, n, BITS: tl.constexpr):
 
 
 @triton.jit
+def tile_of(n, tiles, SIZE: tl.constexpr):
+    """Where this program is: row, number in it, its first element there, and how many it has."""
+    tile = tl.program_id(0) % tiles
+    first = tile.to(tl.int64) * SIZE
+    limit = tl.minimum(n - first, SIZE).to(tl.int32)
+    return (tl.program_id(0) // tiles).to(tl.int64), tile, first, limit
+
+
+@triton.jit
+def codes_of_tile(
+    bytes_ptr, bits_ptr, offsets_ptr, n, row, first, limit, OCTETS: tl.constexpr,
+    BITS: tl.constexpr,
+):  # fmt: skip
+    """The codes of a row's tile (OCTETS, 8), its eights, its elements, and which are there."""
+    bits, start = row_codes(bits_ptr, offsets_ptr, row, n, BITS)
+    octet = tl.arange(0, OCTETS)
+    local = octet[:, None] * 8 + tl.arange(0, 8)[None, :]
+    size = (tl.minimum(tl.maximum(limit - octet // 4 * 32, 0), 32) + 7) // 8
+    here = bytes_ptr + (start + (first >> 5) * 4 * bits)
+    return take_octets(here, octet, size, bits, BITS), octet, local, local < limit
+
+
+@triton.jit
 def put_codes(
     words_ptr, bytes_ptr, start, codes, first, limit, bits,
     BITS: tl.constexpr, ALIGNED: tl.constexpr, TAIL: tl.constexpr, block, block_end,
@@ -63,12 +86,9 @@ def encode_tiles(
 ):  # fmt: skip
     """COUNT groups of GROUP elements a program, GROUP a multiple of 32, WIDE its power of two."""
     SIZE: tl.constexpr = COUNT * GROUP
-    row = (tl.program_id(0) // tiles).to(tl.int64)
-    tile = tl.program_id(0) % tiles
+    row, tile, first, limit = tile_of(n, tiles, SIZE)
     bits, start = row_codes(bits_ptr, offsets_ptr, row, n, BITS)
     levels = (1 << bits) - (2 if ZERO else 1)
-    first = tile.to(tl.int64) * SIZE
-    limit = tl.minimum(n - first, SIZE).to(tl.int32)
     g = tl.arange(0, COUNT)
     c = tl.arange(0, WIDE)[None, :]
     local = g[:, None] * GROUP + c
@@ -145,12 +165,9 @@ def encode_spans(
 ):  # fmt: skip
     """SPAN groups of any size a program, a multiple of 32 elements in all."""
     SIZE: tl.constexpr = SPAN * GROUP
-    row = (tl.program_id(0) // tiles).to(tl.int64)
-    tile = tl.program_id(0) % tiles
+    row, tile, first, limit = tile_of(n, tiles, SIZE)
     bits, start = row_codes(bits_ptr, offsets_ptr, row, n, BITS)
     levels = (1 << bits) - (2 if ZERO else 1)
-    first = tile.to(tl.int64) * SIZE
-    limit = tl.minimum(n - first, SIZE).to(tl.int32)
     at = row * groups + tile.to(tl.int64) * SPAN
     source = x_ptr + (row * n + first)
     measure_groups(
@@ -187,16 +204,10 @@ def decode_tiles(
     """OCTETS eights of elements a program. MASK: 1 where the code is not zero's, else 0."""
     SIZE: tl.constexpr = OCTETS * 8
     KIND: tl.constexpr = out_ptr.dtype.element_ty
-    row = (tl.program_id(0) // tiles).to(tl.int64)
-    first = (tl.program_id(0) % tiles).to(tl.int64) * SIZE
-    bits, start = row_codes(bits_ptr, offsets_ptr, row, n, BITS)
-    limit = tl.minimum(n - first, SIZE).to(tl.int32)
-    octet = tl.arange(0, OCTETS)
-    local = octet[:, None] * 8 + tl.arange(0, 8)[None, :]
-    inside = local < limit
-    size = (tl.minimum(tl.maximum(limit - octet // 4 * 32, 0), 32) + 7) // 8
-    here = bytes_ptr + (start + (first >> 5) * 4 * bits)
-    codes = take_octets(here, octet, size, bits, BITS)
+    row, _, first, limit = tile_of(n, tiles, SIZE)
+    codes, octet, local, inside = codes_of_tile(
+        bytes_ptr, bits_ptr, offsets_ptr, n, row, first, limit, OCTETS, BITS
+    )
     if MASK:
         x = (codes > 0).to(tl.float64 if KIND == tl.float64 else tl.float32)
     else:
