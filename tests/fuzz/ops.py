@@ -313,9 +313,10 @@ PRODUCTS = [
     "torch.tensordot({a}, {b}, 1)",
     # of clones: what it saves shares no version with its operands, so plain would read later edits
     "torch.kron({a}.flatten()[:4].clone(), {b}.flatten()[:4].clone())",
-    "F.scaled_dot_product_attention({a}, {b}, {a})",
+    # keys and values of one length: with others PyTorch reads memory that was never written
+    "F.scaled_dot_product_attention({a}, {b}, {b}.sin())",
     "F.scaled_dot_product_attention({a}, {b}, {b}, is_causal=True)",
-    "F.scaled_dot_product_attention({a}, {a}, {b}, dropout_p=0.3)",
+    "F.scaled_dot_product_attention({b}, {a}, {a}.cos(), dropout_p=0.3)",
     "F.softmax({a} @ {b}.mT, -1) @ {a}",
     "torch.linalg.solve({a} @ {a}.mT + 9 * torch.eye({a}.shape[-2], dtype={a}.dtype), {b})",
     "torch.linalg.inv({a} @ {a}.mT + 9 * torch.eye({a}.shape[-2], dtype={a}.dtype))",
