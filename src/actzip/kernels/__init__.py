@@ -32,7 +32,7 @@ BACKENDS = {"cpu": ("native", "reference")}
 #: All forms; the reference has every one.
 FORMS = (
     *("group", "dual", "mask", "index", "window", "cast", "planes", "fixedpoint", "bounded"),
-    *("bounded_entropy", "dithered", "entropy"),
+    *("bounded_entropy", "dithered", "entropy", "norm"),
 )
 _FORMS = {"native": native.FORMS, "triton": triton.FORMS}
 _MODULES: dict[tuple[str, str], ModuleType] = {}
