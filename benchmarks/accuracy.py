@@ -2,12 +2,15 @@
 
     python benchmarks/accuracy.py --case cifar10-resnet20 --method plain --method actnn:bits=2 \
         --seeds 0,1,2
+    python benchmarks/accuracy.py --case reviews-minilm-lora --method plain --method auto \
+        --seeds 0,1,2,3,4 --untimed --out benchmarks/results/finetune.json
     python benchmarks/accuracy.py --quick            # does it run? seconds, writes nothing
 
 Each (case, method, seed) runs in a fresh process and is added to results/accuracy.json as soon
 as it is done; what is there already is not run again. Start the same command twice to use two
 cores: the two share the work. Ends with mean ± standard deviation per method and the mean
-difference to plain over the seeds that both have.
+difference to plain over the seeds that both have. --untimed leaves times out of what is kept: for
+a machine that others use, where bytes and accuracy mean something and seconds do not.
 """
 
 from __future__ import annotations
@@ -77,6 +80,25 @@ CASES: dict[str, dict[str, Any]] = {
         "epochs": 4,
         "batch": 64,
     },
+    "reviews-minilm": {
+        "task": "text",
+        "data": "movie-reviews",
+        "model": "minilm",
+        "length": 128,
+        "limit": 6400,
+        "epochs": 1,
+        "batch": 32,
+    },
+    "reviews-minilm-lora": {
+        "task": "text",
+        "data": "movie-reviews",
+        "model": "minilm",
+        "sizes": {"lora": 8},
+        "length": 128,
+        "limit": 6400,
+        "epochs": 1,
+        "batch": 32,
+    },
 }
 #: The verdict of a method: its mean is at most this far from plain's, or within plain's deviation.
 TOLERANCE = 0.005
@@ -108,7 +130,7 @@ class Job:
         )
 
 
-def record(job: Job, result: engine.Result) -> dict[str, Any]:
+def record(job: Job, result: engine.Result, timed: bool = True) -> dict[str, Any]:
     """What is kept of a run."""
     steps = len(result.losses) // result.config.epochs
     return {
@@ -125,8 +147,8 @@ def record(job: Job, result: engine.Result) -> dict[str, Any]:
         "raw_bytes": result.cost.raw_bytes,
         "stored_bytes": result.cost.stored_bytes,
         "live_peak": result.cost.live_peak,
-        "step_seconds": result.step_seconds,
-        "seconds": result.seconds,
+        "step_seconds": result.step_seconds if timed else None,
+        "seconds": result.seconds if timed else None,
         "threads": result.config.threads,
         "torch": torch.__version__,
         "settings": CASES[job.case],
@@ -186,6 +208,7 @@ def work(
     threads: int,
     console: Console,
     train: Callable[[Job, int], engine.Result] = train,
+    timed: bool = True,
 ) -> None:
     """Run what is not in the book and not being run by another instance."""
     for job in jobs:
@@ -193,7 +216,7 @@ def work(
             if not mine or book.has(job):
                 continue
             result: engine.Result = call_fresh(train, job, threads)
-            book.add(record(job, result))
+            book.add(record(job, result, timed))
             console.print(
                 f"{job.case} {job.label} seed {job.seed}: {result.metric:.4f}, "
                 f"{result.cost.ratio:.2f}×, {result.step_seconds * 1e3:.0f} ms a step, "
@@ -221,9 +244,15 @@ def table(case: str, runs: list[dict[str, Any]]) -> Table:
             f"{100 * statistics.mean(finals.values()):.2f} ± {100 * deviation(finals):.2f}",
             *(("", "") if name == "plain" else compare(finals, plain)),
             f"{statistics.mean(run['ratio'] for run in group):.2f}×",
-            f"{1e3 * statistics.median(run['step_seconds'] for run in group):.0f}",
+            step_time(group),
         )
     return made
+
+
+def step_time(group: list[dict[str, Any]]) -> str:
+    """The median of the runs that were timed, in ms."""
+    found = [run["step_seconds"] for run in group if run["step_seconds"] is not None]
+    return f"{1e3 * statistics.median(found):.0f}" if found else "–"
 
 
 def deviation(finals: dict[int, float]) -> float:
@@ -249,6 +278,7 @@ def main(
     threads: Annotated[int, typer.Option(min=1)] = 1,
     quick: Annotated[bool, typer.Option(help="One tiny epoch each, nothing is kept.")] = False,
     out: Annotated[Path | None, typer.Option(help="Else results/accuracy.json.")] = None,
+    untimed: Annotated[bool, typer.Option(help="Keep no times: others use the machine.")] = False,
 ) -> None:
     """Run what is missing, then print a table per case."""
     cases = list(dict.fromkeys(case or CASES))
@@ -269,7 +299,7 @@ def main(
         runs = [record(job, call_fresh(train, job, threads, True)) for job in jobs]
     else:
         book = Book(out or Path(__file__).parent / "results" / "accuracy.json")
-        work(jobs, book, threads, console)
+        work(jobs, book, threads, console, timed=not untimed)
         runs = book.runs()
     for name in cases:
         console.print(table(name, runs))

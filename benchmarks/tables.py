@@ -162,8 +162,12 @@ def codecs() -> str:
 
 def overhead() -> str:
     found = load("overhead")
-    rows = [[name, f"{us:.2f} µs"] for name, us in found["over_plain_us"].items()]
-    return markdown(["200 × Linear(8, 8)", "per op over plain"], rows)
+    rows = []
+    for name, row in found["cases"].items():
+        counts = [row["python_calls"], row["c_calls"], row["instructions"]]
+        shown = ["" if n is None else f"{n:,.0f}" for n in counts]
+        rows.append([name, *shown, f"{row['us']:.0f} µs"])
+    return markdown(["", "Python calls", "C calls", "instructions", "best time"], rows)
 
 
 def accuracy() -> str:

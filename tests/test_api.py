@@ -38,7 +38,7 @@ def test_stats_count_every_byte_of_a_known_model() -> None:
     mask, index = rows["2:ReluBackward0.result"], rows["3:MaxPool2DWithIndicesBackward0.result1"]
     assert conv_out // 32 <= mask.stored_bytes < conv_out // 32 + 100
     assert index.stored_bytes <= pooled // 4 + 200  # two bits hold a place in a 2x2 window
-    assert rows["3:MaxPool2DWithIndicesBackward0.self"].codec == "Shape()"
+    assert rows["3:MaxPool2DWithIndicesBackward0.self"].codec == "shape only"
     assert stats.stored_bytes == sum(row.stored_bytes for row in stats.sites) + small
     assert stats.ratio == stats.raw_bytes / stats.stored_bytes
     assert stats.small_bytes == small

@@ -21,3 +21,6 @@ def test_the_page_is_made_from_the_docstrings_of_every_public_name() -> None:
     for name in actzip.__all__:
         if name not in ("codecs", "memory"):
             assert f"### actzip.{name}" in text
+    session = text.split("### actzip.Session\n")[1].split("###")[0]
+    for said in ("stats()", "report(", "explain(", "gradient_noise(", "state_dict()", "live_bytes"):
+        assert f"**`{said}" in session

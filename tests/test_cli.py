@@ -69,7 +69,7 @@ def test_the_package_runs_as_a_module(
         (["--size", "width=True"], "must be a whole number, 1 or more, got True"),
         (["--size", "width=1.5"], "must be a whole number, 1 or more, got 1.5"),
         (["--model", "vgg", "--size", "dropout=1"], "must be a number from 0 to below 1, got 1"),
-        (["--size", "width=99999999"], "resnet20 with width=99999999 cannot be built"),
+        (["--size", "width=9999999999"], "resnet20 with width=9999999999 cannot be built"),
         (["--model", "vgg", "--size", "stages=9", "--side", "8"], "does not run on digits"),
         (["--threads", "100000000"], "threads must be at most 1024"),
         (["--seed", "99999999999999999999"], "seed must be at most"),

@@ -29,8 +29,10 @@ ALLOWED = {
     "noise": set(),
     "warning": set(),
     "numbers": {"noise", "report", "autograd", "methods"},
-    "session": {"numbers", "noise", "warning", "report"}
-    | {"autograd", "methods", "control", "memory", "compiled", "planning"},
+    "learning": {"numbers", "noise", "warning", "planning"}
+    | {"autograd", "methods", "control", "memory"},
+    "session": {"learning", "warning", "report"}
+    | {"autograd", "methods", "control", "memory", "compiled"},
     "api": {"session", "methods", "warning", "torch_private"},
     "growth": {"api", "memory"},
     "instance": {"api", "methods"},

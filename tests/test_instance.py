@@ -28,7 +28,7 @@ def test_a_wrapped_model_is_compressed_inside() -> None:
     assert session is actzip.session_of(model)
     again = actzip.apply_to_instance(model)  # no error: the first is replaced
     assert actzip.session_of(model) is again
-    assert again.method == actzip.ActNN()
+    assert again.method == actzip.Auto()
 
 
 def test_a_compiled_model_is_unwrapped() -> None:

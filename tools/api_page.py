@@ -37,10 +37,21 @@ def _names(path: str, module: ModuleType) -> list[str]:
 def _entry(path: str, what: Any) -> list[str]:
     found = [f"### {path}{_signature(what)}\n", _text(what)]
     if inspect.isclass(what):
-        for name, member in sorted(vars(what).items()):
+        for name, member in sorted(_members(what).items()):
             if not name.startswith("_"):
                 found += _member(name, member)
         found.append("")
+    return found
+
+
+def _members(what: type) -> dict[str, Any]:
+    """Its own, and those of the parts that it is made of: bases of ours without an entry."""
+    public = {id(getattr(module, n)) for module in (actzip, actzip.codecs) for n in module.__all__}
+    found: dict[str, Any] = {}
+    for base in reversed(what.__mro__):
+        is_part = base.__module__.startswith("actzip.") and id(base) not in public
+        if base is what or is_part:
+            found |= vars(base)
     return found
 
 

@@ -12,7 +12,7 @@ from actzip.api import Session, compress
 from actzip.methods.base import Method
 
 #: The method of every integration that was not told another one.
-DEFAULT_METHOD = "actnn"
+DEFAULT_METHOD = "auto"
 
 # by name: to import FSDP takes a second, and half of these are not installed
 _WRAPPERS = {

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 import torch
 from torch import nn
 
-from actzip import methods, noise, planning, report
+from actzip import report
 from actzip.autograd import nesting
 from actzip.autograd.attachment import Attachment
 from actzip.autograd.compiled import inside
-from actzip.autograd.failures import Failures
 from actzip.autograd.forward_pass import ForwardPass, Settings
-from actzip.autograd.module_paths import Paths
+from actzip.autograd.module_paths import Paths, runs_compiled
 from actzip.autograd.observe import Observer
+from actzip.autograd.uncompiled import is_uncompiled
 from actzip.autograd.watcher import Watcher
 from actzip.compiled.front import Front
 from actzip.compiled.installation import forget_compiled
 from actzip.control.distributed import is_together
-from actzip.control.statistics import Statistics, sample_indices
+from actzip.learning import Learning
 from actzip.memory.heap import give_back
-from actzip.memory.step_peak import StepPeak
-from actzip.methods.base import Derives, Method, Policy
-from actzip.noise import NoiseReport
-from actzip.numbers import Numbers
+from actzip.methods.base import Derives, Method
 from actzip.warning import warn
 
 _STATE = 2  # version of Session.state_dict()
@@ -53,7 +48,7 @@ def session_of(model: nn.Module) -> Session | None:
     return None if found is None else found()
 
 
-class Session(Numbers):
+class Session(Learning):
     """What `compress` returns: the numbers of the last passes, and the way out."""
 
     def __init__(
@@ -72,18 +67,12 @@ class Session(Numbers):
         self.seed = seed
         self._derives = derive
         self._model = None if model is None else weakref.ref(model)
-        self.log: list[str] = []  #: what a guard did, and why
-        self._statistics = Statistics(self._policy.history)
-        self._indices: torch.Tensor | None = None
-        self._trains = True  # False: its passes are not those of a training run
         self._looks = False  # whether this step is looked at
         self._looked = False  # whether the last pass was looked at
-        self._meter = StepPeak()
         self._ran: list[int] = []  # ids of the modules that were called in this step
         self._paths = Paths()
         self._lock = threading.Lock()
         self._warned = False
-        self._failures = Failures()
         self._around = threading.local()
         self._inner = None if model is None else weakref.ref(inside(model))
         self._front = Front(
@@ -92,6 +81,7 @@ class Session(Numbers):
             min_bytes,
             self._root,
             self._begin,
+            self._wants_look,
             self._finished,
             self._failures,
         )
@@ -101,78 +91,10 @@ class Session(Numbers):
             else Attachment(model, self._watch, self._failures, eval_mode, self._front.key)
         )
         if model is not None:
+            if model is not self._root():
+                self._front.calls.hook(model)
             _SESSIONS[model] = weakref.ref(self)
             forget_compiled()
-
-    # -- learning --------------------------------------------------------------------------
-
-    def samples(self, indices: torch.Tensor | Sequence[int]) -> None:
-        """Say which samples of the data set the next forward pass is given, by their indices.
-
-        Methods that spread bits over samples then remember how sensitive each of them was. For
-        that they look at each backward pass so announced, which takes several times as long.
-        """
-        self._indices = sample_indices(indices)
-
-    def watch(self, loss: torch.Tensor | float) -> None:
-        """Tell a guarded session the loss of this step; precision rises when it leaves its band."""
-        self._policy.watch(float(loss.detach() if isinstance(loss, torch.Tensor) else loss))
-        self._tell()
-
-    def gradient_noise(
-        self,
-        batch: noise.Batch,
-        loss: noise.Loss | None = None,
-        *,
-        draws: int = 16,
-        parts: int = 8,
-    ) -> NoiseReport:
-        """Bias², quantization variance and SGD variance of each parameter's gradient on a batch.
-
-        batch  (inputs, targets): the loss is loss(model(inputs), targets); or a dict of inputs:
-               the model is called as model(**batch), and returns its loss, as its output, as the
-               output's `.loss` or as ["loss"], unless `loss` is given
-        loss   a mean over samples: of (output, targets), by default cross_entropy; for a dict, of
-               (output, batch)
-        draws  repeated forward and backward passes with new rounding
-        parts  pieces of the batch, along the first dimension of its tensors, whose gradients show
-               the SGD variance
-
-        Precision stays as the methods of this session and of those inside have it now. Gradients,
-        buffers, random streams and the sessions' state are afterwards as they were.
-        """
-        model = None if self._model is None else self._model()
-        if model is None or self._attachment is None:
-            raise RuntimeError("gradient_noise needs a session of a model that is attached")
-        if draws < 2 or parts < 2:
-            raise ValueError(
-                f"a variance needs at least 2 draws and parts, got {draws} and {parts}"
-            )
-        names, gradients = noise.gradients_of(model, loss)
-        sessions = [s for m in model.modules() if (s := session_of(m)) is not None]
-        with noise.put_back(model), contextlib.ExitStack() as aside:
-            policies = [aside.enter_context(session._aside()) for session in sessions]
-            for session in sessions:
-                session._policy = methods.Lossless().start(None)
-            exact = gradients(batch)
-            pieces = [gradients(piece) for piece in noise.pieces(batch, parts)]
-            for session, policy in zip(sessions, policies, strict=True):
-                session._policy = policy
-            self._noise = noise.compare(names, exact, lambda: gradients(batch), pieces, draws)
-        return self._noise
-
-    @contextlib.contextmanager
-    def _aside(self) -> Iterator[Policy]:
-        """Passes that leave no trace: nothing is learned or counted, and all is put back."""
-        policy, step, indices = self._policy, self.step, self._indices
-        learned = policy.state_dict()
-        self._trains, self._indices = False, None
-        try:
-            yield policy
-        finally:
-            self._trains, self._indices = True, indices
-            self._policy, self.step = policy, step
-            policy.load_state_dict(learned)
 
     # -- state -----------------------------------------------------------------------------
 
@@ -184,6 +106,7 @@ class Session(Numbers):
             "method": repr(self.method),
             "seed": self.seed,
             "step": self.step,
+            "untold": self._untold,
             "policy": self._policy.state_dict(),
             "statistics": self._statistics.state_dict(),
         }
@@ -199,6 +122,7 @@ class Session(Numbers):
                 "a resumed run needs the same method"
             )
         self.seed, self.step = int(state["seed"]), int(state["step"])
+        self._untold = int(state.get("untold", 0))
         self._policy.load_state_dict(state["policy"])
         self._statistics.load_state_dict(state["statistics"])
 
@@ -259,28 +183,38 @@ class Session(Numbers):
         return watchers
 
     def _watch(self, module: nn.Module) -> Watcher:
-        return Watcher(lambda: self._begin(module), self._finished, self._front.key)
+        later = runs_compiled(module) and self._front.can_look()
+        return Watcher(lambda: self._begin(module, later), self._finished, self._front.key)
+
+    def _attached(self) -> tuple[nn.Module, list[Session]]:
+        model = None if self._model is None else self._model()
+        if model is None or self._attachment is None:
+            raise RuntimeError("gradient_noise needs a session of a model that is attached")
+        return model, [s for m in model.modules() if (s := session_of(m)) is not None]
 
     def _root(self) -> nn.Module | None:
         return None if self._inner is None else self._inner()
 
-    def _begin(self, running: nn.Module | None) -> ForwardPass:
+    def _begin(self, running: nn.Module | None, later: bool = False) -> ForwardPass:
         """A pass of the model begins, or of a part of it that is called without the model.
 
-        Parts that are called in turn, an encoder and then a decoder, make one step.
+        Parts that are called in turn, an encoder and then a decoder, make one step. `later`: it is
+        compiled, and cannot be looked at; the next one can.
         """
         root = self._root()
         with self._lock:
             if not self._ran or id(running) in self._ran:
+                passed_over = later and self._wants_look()
                 self.step += 1
                 self._ran = []
                 self._statistics.indices, self._indices = self._indices, None
                 self._statistics.together = is_together(root)
-                if self._trains:
-                    self._looks = self._learn(self.step - 1)
+                if passed_over:
+                    self._untold += 1
+                self._looks = False
+                if self._trains and not passed_over:
+                    self._looks = self._learn(self._pass())
                     self._measure(root)
-                else:
-                    self._looks = False
             self._ran.append(id(running))
             step, learns, turn = self.step - 1, self._looks, len(self._ran) - 1
         self._tell()
@@ -288,7 +222,7 @@ class Session(Numbers):
             give_back()
         self._looked = learns
         seed = (self.seed << 32) + step + turn * _TURN
-        observer = Observer(self._statistics, step) if learns else None
+        observer = Observer(self._statistics, self._pass()) if learns else None
         settings = Settings(
             policy=self._policy,
             min_bytes=self.min_bytes,
@@ -307,37 +241,11 @@ class Session(Numbers):
     def _mode(self) -> Derives:
         """What is made again: what the method makes, if the user did not say."""
         own = self._policy.derives
+        if own is Derives.LOSSY and is_uncompiled():
+            return Derives.NOTHING  # compiled passes code each tensor by itself
         if self._derives is None or (self._derives and own is not Derives.NOTHING):
             return own
         return Derives.LOSSY if self._derives else Derives.NOTHING
-
-    def _learn(self, step: int) -> bool:
-        """Whether the method wants to look at this pass's backward."""
-        if planning.active:  # there are no values to look at
-            return False
-        try:
-            self._hear_peak()
-            return self._policy.begin(step, self._statistics)
-        except Exception as error:  # precision stays as it was
-            if not self._failures.contain(error):
-                raise
-            return False
-
-    def _hear_peak(self) -> None:
-        """Tell the method the peak of the last pass, if that was measured."""
-        peak = self._meter.end()
-        if peak is not None:
-            self._policy.peaked(peak)
-
-    def _measure(self, root: nn.Module | None) -> None:
-        """Measure the peak of the pass that begins, for a method that asks for it."""
-        if root is not None and self._policy.wants_peak:
-            self._meter.begin(root, self.optimizer, self._pool.nbytes)
-
-    def _tell(self) -> None:
-        for message in self._policy.messages():
-            self.log.append(message)
-            warn(message)
 
     def _finished(self, forward_pass: ForwardPass) -> None:
         if not self._trains or (

@@ -56,6 +56,7 @@ tree_leaves = _private("torch.utils._pytree", "tree_leaves")
 tree_map_only = _private("torch.utils._pytree", "tree_map_only")
 make_wrapper_subclass = _private("torch", "Tensor._make_wrapper_subclass")
 storage_from_weak = _private("torch", "UntypedStorage._new_with_weak_ptr")
+free_weak = _private("torch", "UntypedStorage._free_weak_ref")
 try:  # for compiled graphs alone: without it they are left as they are
     from torch._guards import TracingContext as TracingContext
 except ImportError:
@@ -85,7 +86,7 @@ _ATTRIBUTES: list[tuple[str, Any, tuple[str, ...]]] = [
         ("_sequence_nr", "_raw_saved_tensors", "saved_tensors"),
     ),
     ("Tensor", Tensor, ("_version", "_base", "_is_zerotensor")),
-    ("UntypedStorage", torch.UntypedStorage, ("_cdata",)),
+    ("UntypedStorage", torch.UntypedStorage, ("_cdata", "_weak_ref")),
     ("Module", nn.Module(), ("_forward_pre_hooks", "_forward_hooks")),
 ]
 

@@ -134,8 +134,9 @@ def test_a_hundred_steps_leave_no_tensor_behind() -> None:
                 model.zero_grad()
                 del y
                 assert session.live_bytes == 0
-                count.append(tensors())
-            assert count[-1] <= count[3]
+                if step in (3, 99):  # to ask for all objects takes longer than a step
+                    count.append(tensors())
+            assert count[-1] <= count[0]
         finally:
             gc.enable()
 

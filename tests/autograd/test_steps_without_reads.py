@@ -185,3 +185,46 @@ def test_what_cannot_be_made_again_is_kept_exactly(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Derivation, "_make", wrong)
     assert torch.equal(gradient("lossless"), expected)
     assert calls
+
+
+def test_a_tensor_that_did_not_fit_and_was_edited_fails_as_it_does_without_us() -> None:
+    """Never a gradient of other values: PyTorch refuses such a graph, and so do we."""
+
+    def step(edited: bool) -> None:
+        torch.manual_seed(0)
+        net, x = nn.Linear(64, 64), torch.randn(32, 64)
+        x[4:20] = float("inf")  # more raw groups than there is room for
+        with actzip.compress(net, "fixed", min_bytes=256) as session:
+            loss = net(x).nan_to_num(0.0).sum()
+            assert session.stats().compressed
+            if edited:
+                x.zero_()
+            loss.backward()
+
+    step(edited=False)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        step(edited=True)
+
+
+def test_what_is_kept_instead_of_a_derivation_is_a_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make = Derivation._make
+    monkeypatch.setattr(Derivation, "_make", lambda self, given: make(self, given) + 1.0)
+
+    def gradient(edits: bool) -> torch.Tensor:
+        torch.manual_seed(0)
+        first, second = nn.Linear(64, 64), nn.Linear(64, 64)
+        x = torch.randn(32, 64)
+        with actzip.compress(method="lossless", min_bytes=256):
+            y = torch.nn.functional.gelu(first(x))
+            loss = second(y).square().sum()
+            unsettled.settle()
+            if edits:
+                with torch.no_grad():
+                    y.zero_()
+        loss.backward()
+        assert second.weight.grad is not None
+        return second.weight.grad
+
+    assert torch.equal(gradient(True), gradient(False))

@@ -40,8 +40,9 @@ class Corpus:
     raw: list[bytes]
 
     @staticmethod
-    def make() -> Corpus:
-        found = payloads()
+    def make(*only: str) -> Corpus:
+        """Of all codecs, or of those with these names."""
+        found = [p for p in payloads() if not only or type(p.codec).__name__ in only]
         return Corpus(found, [to_bytes(payload) for payload in found])
 
 
@@ -97,12 +98,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--kernels", choices=["native", "reference"], default="native")
+    parser.add_argument("--codecs", nargs="*", default=[], help="names; all unless told")
     given = parser.parse_args()
     faulthandler.enable()
     torch.set_num_threads(1)
     kernels.FORCED = given.kernels
     assert kernels.backend_name() == given.kernels
-    corpus, start = Corpus.make(), time.monotonic()
+    corpus, start = Corpus.make(*given.codecs), time.monotonic()
     outcomes: collections.Counter[str] = collections.Counter()
     slowest, last = (0.0, 0), start
     for i in range(given.first, given.first + given.inputs):

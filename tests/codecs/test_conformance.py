@@ -6,7 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from actzip.codecs import BitMask, Cast, Codec, Dual, Group, Index, Keep, Shape, registered
+from actzip.codecs import (
+    BitMask,
+    Cast,
+    Codec,
+    Dual,
+    Group,
+    Index,
+    Keep,
+    Rectified,
+    registered,
+)
 from actzip.testing import Promise, conformance
 
 BY_SAMPLE = tuple(1 + i % 8 for i in range(3))
@@ -14,6 +24,18 @@ BY_SAMPLE = tuple(1 + i % 8 for i in range(3))
 
 def relu_mask(codec: Codec, x: Tensor, y: Tensor) -> None:
     assert torch.equal(y, x if x.dtype == torch.bool else (~(x <= 0)).to(x.dtype))
+
+
+def of_a_relu(codec: Codec, x: Tensor, y: Tensor) -> None:
+    """A negative element, which no ReLU gives, may come back as zero."""
+    nan, inf = x.isnan(), x == torch.inf
+    assert torch.equal(y.isnan(), nan), "NaN moved"
+    assert torch.equal(y == torch.inf, inf), "an infinity changed"
+    assert torch.equal((y != 0)[x >= 0], (x > 0)[x >= 0]), "the mask changed"
+    bound = codec.max_error(x)
+    assert bound is not None
+    error = (x.double() - y.double()).abs()
+    assert bool((error <= bound.double())[x.isfinite()].all()), "above the bound"
 
 
 def zero_or_two(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
@@ -25,15 +47,13 @@ def equal(codec: Codec, x: Tensor, y: Tensor) -> None:
     assert torch.equal(x, y)
 
 
-def nothing(codec: Codec, x: Tensor, y: Tensor) -> None:
-    """Shape promises no values; the kit has checked shape, dtype and strides."""
-
-
-PROMISES: dict[type[Codec], Promise] = {BitMask: relu_mask, Shape: nothing}
+PROMISES: dict[type[Codec], Promise] = {
+    BitMask: relu_mask,
+    Rectified: of_a_relu,
+}
 
 CODECS: list[Codec] = [
     Keep(),
-    Shape(),
     Index(),
     BitMask(),
     Cast(torch.bfloat16),
@@ -53,12 +73,22 @@ CODECS: list[Codec] = [
     *(Dual(bits=bits, zero=True) for bits in (1, 2, 8)),
     Dual(block=4, bits=3, rounding="stochastic", zero=True, axes=(1,)),
     Dual(block=2, bits=4, align="original", axes=(0, 1)),
+    *(Rectified(error) for error in (1e-3, 0.3, 5.0, 1e30)),
 ]
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=repr)
 def test_codec_keeps_every_promise(codec: Codec) -> None:
     conformance(codec, promise=PROMISES.get(type(codec)))
+
+
+@pytest.mark.parametrize("error", [1e-3, 0.3, 5.0, 1e30])
+def test_rectified_keeps_every_promise_where_it_is_dithered(
+    error: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kit's tensors are small, and those are left to Bounded."""
+    monkeypatch.setattr("actzip.codecs.rectified._SMALL", 1)
+    conformance(Rectified(error), promise=of_a_relu)
 
 
 # The twin is slow, and tests/kernels compare it with the library byte by byte: a few will do.

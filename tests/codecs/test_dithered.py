@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from actzip.codecs import Dithered, PayloadError
+from actzip.codecs import Codec, Dithered, PayloadError, Rectified
 from actzip.codecs.dithered import rate
 from actzip.kernels.reference.dither import dither
 from actzip.testing import conformance
@@ -55,6 +55,14 @@ def test_dithered_keeps_every_promise_of_the_kit(codec: Dithered, small_too: Non
 def test_tensors_that_are_stored_otherwise_keep_every_promise_of_the_kit() -> None:
     conformance(Dithered(error=1e-3))
     conformance(Dithered(error=1e-3, origin=0.1))
+
+
+@pytest.mark.parametrize("codec", [Dithered(0.5), Dithered(0.5, origin=0.0), Rectified(0.5)])
+def test_codes_of_an_empty_tensor_are_damage(codec: Codec, backend: str) -> None:
+    payload = codec.encode(normal(5000).relu())
+    for shape in ((0,), (3, 0)):
+        with pytest.raises(PayloadError):
+            codec.decode(replace(payload, shape=shape, stride=(1,) * len(shape)))
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,11 +1,11 @@
-"""BitMask, Index, Shape, Keep and Cast: sizes, exactness and refusals."""
+"""BitMask, Index, Keep and Cast: sizes, exactness and refusals."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from actzip.codecs import BitMask, Cast, Index, Keep, Shape
+from actzip.codecs import BitMask, Cast, Index, Keep
 
 HEADER = 16  # bytes of a payload beside its data, and 16 per dimension
 
@@ -75,14 +75,6 @@ def test_the_whole_range_of_64_bits_is_exact(backend: str) -> None:
 def test_index_is_for_integers(x: torch.Tensor) -> None:
     with pytest.raises(TypeError, match="integer tensor"):
         Index().encode(x)
-
-
-def test_shape_keeps_no_data() -> None:
-    x = torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
-    payload = Shape().encode(x)
-    assert payload.nbytes == HEADER + 4 * 16
-    y = Shape().decode(payload)
-    assert (y.shape, y.stride(), y.dtype) == (x.shape, x.stride(), x.dtype)
 
 
 def test_keep_stores_complex_with_its_conjugate_bit() -> None:

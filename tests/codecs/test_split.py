@@ -19,7 +19,6 @@ from actzip.codecs import (
     Index,
     Keep,
     PayloadError,
-    Shape,
     Split,
 )
 from actzip.codecs.serial import from_bytes, to_bytes
@@ -169,7 +168,6 @@ def test_lengths_that_no_encoder_writes_are_refused() -> None:
     [
         (lambda: Split(Split(Keep())), "takes a codec that is no Split"),
         (lambda: Split(2), "takes a codec"),
-        (lambda: Split(Shape()), "nothing to split"),
         (lambda: Split(Keep(), 0), "at least 1, got 0"),
         (lambda: Split(Keep(), True), "whole number"),
     ],

@@ -17,7 +17,7 @@ from actzip.tasks.max_batch_search import Floor, StepError, Try
 BATCHES = {"plain": 37, "checkpoint": 90, "comet": 0, "actnn": 148}
 
 
-def fake(config: Config, limit: int) -> Try:
+def fake(config: Config, limit: int, world: int) -> Try:
     if config.batch > BATCHES[config.method]:
         return Try(config.batch, False, why="above the limit")
     return Try(config.batch, True, config.batch << 20, 0.5)
@@ -58,10 +58,10 @@ def test_every_methods_largest_batch_and_its_ratio_to_plain(
 
 
 def test_ctrl_c_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stops(config: Config, limit: int) -> Try:
+    def stops(config: Config, limit: int, world: int) -> Try:
         if config.method == "actnn":
             raise KeyboardInterrupt
-        return fake(config, limit)
+        return fake(config, limit, world)
 
     monkeypatch.setattr(max_batch, "attempt", stops)
     code, output = invoke("--memory", "64MiB", "--within", "0", "--methods", "plain,actnn")
@@ -74,11 +74,11 @@ def test_a_failure_that_is_not_memory_ends_the_search_with_it(
 ) -> None:
     tried: list[str] = []
 
-    def fails(config: Config, limit: int) -> Try:
+    def fails(config: Config, limit: int, world: int) -> Try:
         tried.append(config.method)
         if config.method == "actnn":
             raise StepError("ValueError: no such thing")
-        return fake(config, limit)
+        return fake(config, limit, world)
 
     monkeypatch.setattr(max_batch, "attempt", fails)
     arguments = ["--memory", "64MiB", "--within", "0", "--methods", "plain,actnn,comet"]
@@ -107,3 +107,24 @@ def test_what_cannot_be_searched_is_refused(arguments: list[str], message: str) 
     code, output = invoke(*arguments)
     assert code == 2
     assert message in re.sub(r"[\s│]+", " ", output)
+
+
+def test_under_torchrun_the_first_process_searches_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worlds: list[int] = []
+
+    def counts(config: Config, limit: int, world: int) -> Try:
+        worlds.append(world)
+        return fake(config, limit, world)
+
+    monkeypatch.setattr(max_batch, "attempt", counts)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    assert invoke("--memory", "64MiB", "--methods", "plain") == (0, "")
+    assert worlds == []
+    monkeypatch.setenv("RANK", "0")
+    code, output = invoke("--memory", "64MiB", "--methods", "plain")
+    assert code == 0, output
+    assert set(worlds) == {2}
+    assert "2 processes train together; all figures are those of each." in output

@@ -65,6 +65,6 @@ def test_what_cannot_be_done_ends_with_a_message() -> None:
 
 
 def test_compare_takes_every_option_of_a_run_that_train_takes() -> None:
-    own = {"method", "option", "bits", "seed", "state", "resume"}  # of a single run
+    own = {"method", "option", "bits", "seed", "state", "resume", "fsdp"}  # of a single run
     shared = set(inspect.signature(train).parameters) - own
     assert shared <= set(inspect.signature(compare).parameters)

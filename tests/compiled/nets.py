@@ -22,23 +22,29 @@ def _mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.GELU())
 
 
+def _cnn() -> nn.Module:
+    norm = nn.BatchNorm2d(16)
+    return nn.Sequential(nn.Conv2d(3, 16, 3), norm, nn.ReLU(), nn.Conv2d(16, 16, 3), nn.ReLU())
+
+
 MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
     "mlp": (_mlp, lambda: torch.randn(64, 64)),
+    "cnn": (_cnn, lambda: torch.randn(8, 3, 16, 16)),
     "resnet": (resnet8, lambda: torch.randn(8, 3, 32, 32)),
     "vit": (
-        lambda: ViT(32, 8, 64, 2, 4, 10),
+        lambda: ViT(32, 8, 64, 1, 4, 10),
         lambda: torch.randn(8, 3, 32, 32),
     ),
     "bert": (
-        lambda: Encoder(64, 32, 64, 2, 4),
+        lambda: Encoder(64, 32, 64, 1, 4),
         lambda: torch.randint(1, 64, (8, 32)),
     ),
     "gpt": (
-        lambda: Decoder(64, 32, 64, 2, 4),
+        lambda: Decoder(64, 32, 64, 1, 4),
         lambda: torch.randint(0, 64, (8, 32)),
     ),
     "unet": (
-        lambda: UNet(width=8, levels=2),
+        lambda: UNet(width=8, levels=1),
         lambda: torch.randn(2, 3, 32, 32),
     ),
 }

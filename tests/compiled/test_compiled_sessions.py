@@ -161,6 +161,38 @@ def test_an_error_of_ours_leaves_the_graph_as_it_was(monkeypatch: pytest.MonkeyP
     assert all(torch.equal(ours[n], g) for n, g in plain.items())
 
 
+def test_a_partitioner_that_says_less_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "_said", set())
+    monkeypatch.setattr(installation, "_current", lambda: [object()])
+    graphs = object(), object()  # they are not so much as looked at
+    with pytest.warns(actzip.ActzipWarning, match="does not know"):
+        installation._apply(*graphs, {"num_fwd_outputs": 1})
+
+
+def test_an_input_is_packed_and_a_weight_that_is_an_input_is_not() -> None:
+    weight = nn.Parameter(torch.randn(64, 64))
+
+    class Given(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = weight
+
+        def forward(self, x: Tensor, w: Tensor) -> Tensor:
+            return (x @ w).tanh() @ self.weight
+
+    model, x = Given(), torch.randn(128, 64, requires_grad=True)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    compiled(x, weight.data).sum().backward()
+    exact = x.grad.clone()  # type: ignore[union-attr]
+    x.grad = None
+    with actzip.compress(model, actzip.Fixed(actzip.codecs.Group(2)), min_bytes=0) as session:
+        compiled(x, weight).sum().backward()
+        rows = {row.name: row for row in session.stats().sites}
+    assert rows[":MmBackward0.self"].stored_bytes < x.numel()  # of 4 bytes each
+    assert not any(row.codec for name, row in rows.items() if "mat2" in name)
+    assert error({"x": x.grad}, {"x": exact}) < 0.2  # type: ignore[dict-item]
+
+
 def test_nothing_stays_installed_after_the_last_session() -> None:
     import torch._dynamo.backends.common as common
     import torch._inductor.config as config
@@ -303,7 +335,8 @@ def test_hooks_that_come_later_and_copy_get_the_same_gradients() -> None:
     model, x = Net(), torch.randn(32, 64)
     plain = _on_cpu(copy.deepcopy(model), x)
     compiled = torch.compile(model, backend="aot_eager")
-    actzip.compress(model, method=actzip.ActNN(bits=8), min_bytes=0)
+    method = actzip.ActNN(bits=8, per_layer=False)  # no look: all passes run compiled
+    actzip.compress(model, method=method, min_bytes=0)
     gradients(compiled, x)
     ops._HELD.clear()
     with pytest.warns(actzip.ActzipWarning, match="can then not be freed"):

@@ -158,6 +158,20 @@ def compressed(request: pytest.FixtureRequest) -> Around:
     return lambda: actzip.compress(method=request.param, min_bytes=0)
 
 
+@pytest.mark.parametrize("method", ["actnn", "division", "comet", "acgc", "auto"])
+def test_a_zero_initialised_head_trains_under_every_method(method: str) -> None:
+    """Its softmax holds only zero and one other value, and a mask is read from that: BitMask, which
+    stores such tensors, did not tell zeros from small values, and backward raised."""
+    torch.manual_seed(1)
+    expected = _zero_initialised_head(nullcontext)
+    for derive in (None, True):
+        torch.manual_seed(1)
+        ours = _zero_initialised_head(
+            lambda derive=derive: actzip.compress(method=method, min_bytes=0, derive=derive)
+        )
+        assert (ours - expected).norm() <= expected.norm()  # two bits each
+
+
 @pytest.mark.filterwarnings("ignore::actzip.ActzipWarning")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_gradient_is_plain_pytorchs(name: str, compressed: Around) -> None:

@@ -7,6 +7,7 @@ from nets import convnet, loss_of
 from torch import Tensor, nn
 
 import actzip
+from actzip.methods import ACGC, Auto, Comet, Division
 from training import assert_trains_the_same
 
 
@@ -54,7 +55,55 @@ def test_a_convnet_trains_bit_for_bit_in_every_dtype(dtype: torch.dtype) -> None
 def test_empty_and_tiny_batches_train_bit_for_bit(shape: tuple[int, ...]) -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
     x = torch.randn(shape)
-    assert_trains_the_same(model, lambda m: m(x).sum(), min_bytes=0)
+    some = bool(x.numel())
+    assert_trains_the_same(model, lambda m: m(x).sum(), min_bytes=0, compresses=some)
+
+
+METHODS = ["lossless", "actnn", "division", "comet", "acgc", "auto"]
+
+
+@pytest.mark.filterwarnings("ignore::actzip.ActzipWarning")
+@pytest.mark.parametrize("derive", [None, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_empty_tensors_go_through_every_method(method: str, derive: bool | None) -> None:
+    """A part of a batch that nothing was routed to, beside one that has rows."""
+    model = nn.Sequential(nn.Conv1d(2, 4, 3, padding=1), nn.BatchNorm1d(4), nn.ReLU(), nn.GELU())
+    model.append(nn.Conv1d(4, 2, 1))
+    head = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.SiLU(), nn.Linear(8, 3))
+    x = torch.randn(6, 2, 8)
+
+    def loss() -> Tensor:
+        h = model(x)
+        return head(h[x[:, 0, 0] > 9]).exp().sum() + head(h).square().mean()
+
+    with actzip.compress(method=method, min_bytes=0, derive=derive) as session:
+        for _ in range(4):  # what is learned in one pass is used in the next
+            loss().backward()
+        reasons = {row.reason for row in session.stats().sites}
+    assert "an empty tensor takes no memory" in reasons
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())
+
+
+@pytest.mark.filterwarnings("ignore::actzip.ActzipWarning")
+@pytest.mark.parametrize("length", [8, 4])
+@pytest.mark.parametrize("method", [ACGC(e2=1e-4), Comet(1e-3, scope="all"), Division(), Auto()])
+def test_ops_that_see_other_channels_in_one_tensor(method: actzip.Method, length: int) -> None:
+    """A BatchNorm has them in dimension 1, a GELU of three dimensions in the last."""
+    first, norm = nn.Conv1d(2, 4, 3, padding=1), nn.BatchNorm1d(4)
+    x = torch.randn(6, 2, length)
+
+    def gradient() -> Tensor:
+        h = first(x)
+        return torch.autograd.grad((norm(h) * F.gelu(h)).square().sum(), first.weight)[0]
+
+    plain = gradient()
+    with actzip.compress(method=method, min_bytes=0):
+        for _ in range(4):
+            ours = gradient()
+    assert ours.isfinite().all()
+    if isinstance(method, ACGC | Comet):
+        assert (ours - plain).norm() <= 0.05 * plain.norm()
 
 
 def test_min_bytes_decides_what_is_small() -> None:

@@ -311,10 +311,12 @@ PRODUCTS = [
     "torch.outer({a}.flatten()[:6], {b}.flatten()[:6])",
     "torch.dot({a}.flatten(), {b}.flatten())",
     "torch.tensordot({a}, {b}, 1)",
-    "torch.kron({a}.flatten()[:4], {b}.flatten()[:4])",
-    "F.scaled_dot_product_attention({a}, {b}, {a})",
+    # of clones: what it saves shares no version with its operands, so plain would read later edits
+    "torch.kron({a}.flatten()[:4].clone(), {b}.flatten()[:4].clone())",
+    # keys and values of one length: with others PyTorch reads memory that was never written
+    "F.scaled_dot_product_attention({a}, {b}, {b}.sin())",
     "F.scaled_dot_product_attention({a}, {b}, {b}, is_causal=True)",
-    "F.scaled_dot_product_attention({a}, {a}, {b}, dropout_p=0.3)",
+    "F.scaled_dot_product_attention({b}, {a}, {a}.cos(), dropout_p=0.3)",
     "F.softmax({a} @ {b}.mT, -1) @ {a}",
     "torch.linalg.solve({a} @ {a}.mT + 9 * torch.eye({a}.shape[-2], dtype={a}.dtype), {b})",
     "torch.linalg.inv({a} @ {a}.mT + 9 * torch.eye({a}.shape[-2], dtype={a}.dtype))",

@@ -135,6 +135,35 @@ def test_a_refused_view_of_unbind_and_what_its_clones_raise_are_no_failures() ->
     assert judge(missing, tuple(LOSSY)) == []
 
 
+def test_programs_with_torch_func_are_compared_with_clones_too() -> None:
+    """It refuses hooks: programs with it and a refused edit were compared with nothing."""
+    program = _program(
+        "v1 = torch.func.hessian(lambda t: (t.clone() ** 3).sum())(x1.flatten()[:3])",
+        "v2 = torch.relu(x1 * 2)",
+        "v3 = v2 * v2",
+        "v2.add_(1)",
+        tail="g0 = torch.autograd.grad(v3.sum(), x1)",
+    )
+    clones = run(program, around=snapshots)
+    assert clones.raised is None
+    x = clones.values["x1"]
+    assert torch.equal(clones.values["g0[0]"], 8 * x.relu())
+    assert judge(program, tuple(LOSSY)) == []
+
+
+def test_what_an_edit_takes_from_a_gradient_is_no_value_of_forward() -> None:
+    program = _program(
+        "v1 = torch.tanh(x1)",
+        "v2 = torch.autograd.grad(total(v1 * v1), x1, retain_graph=True)[0]",
+        "v3 = v1.detach().clone()",
+        "v4 = v3.view(-1)",
+        "v4[:9].copy_(v2.flatten()[:9])",
+        "v5 = v3 * 2",
+        tail="pass",
+    )
+    assert judge(program, tuple(LOSSY)) == []
+
+
 def test_what_plain_pytorch_holds_for_ever_is_no_failure() -> None:
     cycle = _program("v1 = x1[..., torch.tensor([0, 0])]", "v1.addcmul_(v1, v1)", tail="pass")
     assert run(cycle, Lossless()).held > 0
@@ -152,6 +181,14 @@ def test_a_wrong_gradient_and_a_lost_exception_are_failures(
     )
     assert [f.kind for f in judge(program)] == ["values of forward differs"] * 2
     assert [f.kind for f in judge(broken)] == ["does not raise RuntimeError"] * 2
+
+
+def test_what_is_smaller_than_an_absolute_error_is_not_compared() -> None:
+    """Values of 1e-6 are lost to `Bounded`, as it was asked to."""
+    tail = "g0 = torch.autograd.grad(total(v1), x1)"
+    tiny = _program("v1 = (x1 * 1e-6).square() * 1e9", tail=tail)
+    assert judge(tiny, ("bounded",)) == []
+    assert [f.kind for f in judge(tiny, ("group",))] == []
 
 
 def test_noise_larger_than_the_codes_step_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

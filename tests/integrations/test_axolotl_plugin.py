@@ -80,7 +80,7 @@ def test_the_plugin_is_axolotls_and_trains_compressed(tmp_path: Path) -> None:
 def test_without_a_word_in_the_configuration_the_defaults_are_taken() -> None:
     plugin = _load(NAME)()
     (callback,) = plugin.add_callbacks_post_trainer(Config(), None)
-    assert (callback.method, callback.options, callback.noise_every) == ("actnn", {}, 500)
+    assert (callback.method, callback.options, callback.noise_every) == ("auto", {}, 500)
 
 
 def test_a_wrong_option_is_refused_once_the_model_is_loaded() -> None:

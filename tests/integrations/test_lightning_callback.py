@@ -168,7 +168,7 @@ def test_a_guarded_session_is_told_the_loss_of_every_batch(
 ) -> None:
     told: list[float] = []
     monkeypatch.setattr(actzip.Session, "watch", lambda self, loss: told.append(float(loss)))
-    trainer = _fit(tmp_path, ActzipCallback(guard=True))
+    trainer = _fit(tmp_path, ActzipCallback("actnn", guard=True))
     assert len(told) == 6
     assert all(1 < loss < 10 for loss in told)
     assert trainer.callback_metrics["actzip/guard_level"] == 0

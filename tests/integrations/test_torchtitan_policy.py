@@ -68,6 +68,6 @@ def test_a_built_policy_compresses_the_model_that_it_is_applied_to(policy: Any) 
 
 
 def test_the_defaults_build_and_a_wrong_option_does_not(policy: Any) -> None:
-    assert policy.Config().build(dump_folder="").config.method == "actnn"
+    assert policy.Config().build(dump_folder="").config.method == "auto"
     with pytest.raises(ValueError, match="bits"):
         policy.Config(options={"bits": 99}).build(dump_folder="")

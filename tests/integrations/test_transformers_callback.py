@@ -48,7 +48,7 @@ class _Late(transformers.TrainerCallback):
 
 
 def test_every_loss_in_the_history_has_the_four_numbers(tmp_path: Path) -> None:
-    callback, early = ActzipCallback(), _Late()
+    callback, early = ActzipCallback("actnn"), _Late()
     run = trainer(tmp_path, early, callback, eval_strategy="steps", eval_steps=2)
     run.train()
     entries = _losses(run)
@@ -109,10 +109,11 @@ def test_measuring_the_noise_does_not_change_the_run(tmp_path: Path) -> None:
     [
         ("actnn", {"interval": 2}),
         ("acgc", {}),
+        ("auto", {}),
         ("comet", {"interval": 1, "scope": "all"}),
         ("actnn", {"guard": True}),
     ],
-    ids=["actnn", "acgc", "comet", "guarded"],
+    ids=["actnn", "acgc", "auto", "comet", "guarded"],
 )
 def test_a_resumed_run_is_the_uninterrupted_one(
     tmp_path: Path, method: str, options: dict[str, Any]

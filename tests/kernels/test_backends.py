@@ -24,7 +24,8 @@ from actzip.kernels.native.prototypes import PROTOTYPES
 
 
 @pytest.fixture
-def _forget_library() -> Iterator[None]:
+def _forget_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(kernels, "_MODULES", {})
     library._load.cache_clear()
     yield
     library._load.cache_clear()

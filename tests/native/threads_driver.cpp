@@ -35,7 +35,7 @@ static const Target TARGETS[] = {fuzz_bounded,    fuzz_bounded_entropy, fuzz_ent
                                  fuzz_group,      fuzz_dual,            fuzz_index,   fuzz_mask,
                                  fuzz_planes,     fuzz_window,          fuzz_dithered};
 
-static void call(unsigned caller, double seconds, std::atomic<long>& runs) {
+static void keep_calling(unsigned caller, double seconds, std::atomic<long>& runs) {
   std::mt19937_64 random(20260101 + caller);
   const auto start = std::chrono::steady_clock::now();
   while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds) {
@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
   harness_threads = argc > 3 ? std::atoll(argv[3]) : 2;
   std::atomic<long> runs{0};
   std::vector<std::thread> threads;
-  for (unsigned k = 0; k < callers; ++k) threads.emplace_back(call, k, seconds, std::ref(runs));
+  for (unsigned k = 0; k < callers; ++k) threads.emplace_back(keep_calling, k, seconds, std::ref(runs));
   for (std::thread& thread : threads) thread.join();
   std::printf("%u callers, %ld calls, no finding\n", callers, runs.load());
   return 0;

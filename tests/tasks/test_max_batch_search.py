@@ -45,6 +45,17 @@ def test_real_steps_fit_under_a_wide_limit_and_not_under_a_narrow_one() -> None:
     assert attempt(config, 20 << 20) == Try(100, False, why="above the limit")
 
 
+def test_two_processes_hold_more_than_one_and_fail_together() -> None:
+    config = make(model="resnet8", batch=8, side=8, threads=1, sizes={"width": 64}, method="plain")
+    found = attempt(config, 4 << 30, world=2)
+    assert found.fits, found
+    assert found.resident_peak is not None
+    one = attempt(config, 4 << 30).resident_peak
+    assert one is not None
+    assert found.resident_peak > one  # gradients are copied into what is exchanged
+    assert attempt(config, 20 << 20, world=2) == Try(8, False, why="above the limit")
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from tiny_data import tiny
+from torch.distributed.tensor import DTensor
 
 from actzip.tasks.config import Config, make
 from actzip.tasks.engine import Loop
@@ -33,19 +34,21 @@ def loop(made: Config, out: Path, ranks: Ranks, **more: Any) -> Loop:
     return Loop(made, tiny("lm"), journal, ranks=ranks, **more)
 
 
-def _trains(rank: int, out: Path, made: Config) -> None:
-    ranks = joined()
-    assert ranks == Ranks(rank, 2)
+def _trains(rank: int, out: Path, made: Config, sharded: bool) -> None:
+    ranks = joined(sharded)
+    assert ranks == Ranks(rank, 2, sharded)
     run = loop(made, out, ranks)
+    weights = list(run.trainer.model.parameters())
+    assert all(isinstance(each, DTensor) for each in weights) is sharded
     run.run()
-    one, two = ranks.gathered(run.trainer.model.state_dict())
+    one, two = ranks.gathered(run.trainer.state_dict()["model"])
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_two_processes_end_where_one_does(tmp_path: Path, accumulate: int) -> None:
+@pytest.mark.parametrize(("accumulate", "sharded"), [(1, False), (2, False), (2, True)])
+def test_two_processes_end_where_one_does(tmp_path: Path, accumulate: int, sharded: bool) -> None:
     made = config(accumulate=accumulate)
-    in_two_processes(tmp_path, _trains, tmp_path / "two", made)
+    in_two_processes(tmp_path, _trains, tmp_path / "two", made, sharded)
     loop(made, tmp_path / "one", Ranks()).run()
     one, two = (read_state(tmp_path / name) for name in ("one", "two"))
     assert len(two["history"]["losses"]) == 12
@@ -57,8 +60,8 @@ def test_two_processes_end_where_one_does(tmp_path: Path, accumulate: int) -> No
     assert [json.loads(line)["step"] for line in lines if "loss" in line] == list(range(1, 13))
 
 
-def _stops_and_resumes(rank: int, root: Path, made: Config) -> None:
-    ranks = joined()
+def _stops_and_resumes(rank: int, root: Path, made: Config, sharded: bool) -> None:
+    ranks = joined(sharded)
     whole = loop(made, root / "whole", ranks)
     expected = whole.run()
 
@@ -73,16 +76,22 @@ def _stops_and_resumes(rank: int, root: Path, made: Config) -> None:
     again.load_state_dict(read_state(root / "cut"))
     assert len(again.history.losses) == 4
     assert again.run().losses == expected.losses
-    ours, theirs = again.trainer.model.state_dict(), whole.trainer.model.state_dict()
+    ours, theirs = again.trainer.state_dict()["model"], whole.trainer.state_dict()["model"]
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_a_run_of_two_that_was_stopped_resumes_bit_for_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_run_of_two_that_was_stopped_resumes_bit_for_bit(tmp_path: Path, sharded: bool) -> None:
     made = config(dropout=0.2, method="actnn")
-    in_two_processes(tmp_path, _stops_and_resumes, tmp_path, made)
+    in_two_processes(tmp_path, _stops_and_resumes, tmp_path, made, sharded)
     alone = loop(made, tmp_path / "alone", Ranks())
     with pytest.raises(ValueError, match="is of 2 processes, this run has 1"):
         alone.load_state_dict(read_state(tmp_path / "cut"))
+
+
+def test_one_process_has_nobody_to_share_its_weights_with() -> None:
+    with pytest.raises(ValueError, match=r"this is one; start them with: torchrun"):
+        joined(sharded=True)
 
 
 def test_a_batch_that_cannot_be_dealt_out_is_refused() -> None:
@@ -104,7 +113,7 @@ def test_the_command_line_under_torchrun_writes_one_run(tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     torchrun += ["--nproc-per-node", "2", "-m", "actzip", "train", "--threads", "1"]
     model = ["--model", "vit", "--size", "depth=1", "--size", "width=16", "--side", "8"]
-    run = ["--limit", "64", "--batch", "16", "--epochs", "1", "--method", "fixed"]
+    run = ["--limit", "64", "--batch", "16", "--epochs", "1", "--method", "fixed", "--fsdp"]
     environment = {**os.environ, "COLUMNS": "120"}
     done = subprocess.run(
         [*torchrun, *model, *run, "--out", str(tmp_path / "run")],
@@ -118,7 +127,7 @@ def test_the_command_line_under_torchrun_writes_one_run(tmp_path: Path) -> None:
     assert [json.loads(line)["step"] for line in lines if "loss" in line] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("command", ["compare", "profile", "max-batch --memory 1GiB"])
+@pytest.mark.parametrize("command", ["compare", "profile"])
 def test_other_commands_are_for_one_process(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from typer.testing import CliRunner
 

@@ -18,6 +18,8 @@ from actzip.autograd.failures import Failures
 from actzip.autograd.identity import tensors_in
 from actzip.autograd.module_paths import call_here, calls_of, is_call, runs_compiled, runs_in
 from actzip.autograd.nesting import begin, end
+from actzip.autograd.uncompiled import begin as begin_uncompiled
+from actzip.autograd.uncompiled import end as end_uncompiled
 from actzip.autograd.watcher import Watcher
 from actzip.torch_private import current_graph_task_id, get_tracing_state
 from actzip.warning import warn
@@ -50,10 +52,10 @@ class _Hook:
         self.act(module, *args)
 
     def __reduce__(self) -> tuple[Callable[[], object], tuple[()]]:
-        return _make_inert, ()
+        return make_inert, ()
 
 
-def _make_inert() -> Callable[..., None]:
+def make_inert() -> Callable[..., None]:
     return _inert
 
 
@@ -101,9 +103,13 @@ class _Call:
         self.watcher = watcher
         self.module = module
         self.number = call_here()
+        self.above = 0  #: frames from a child's hook to this call, as it was the last time
         self._leave = leave
+        self._uncompiled = False
         if watcher is not None:
             compiled = runs_compiled(module)
+            if watcher.forward_pass.looks and not compiled:
+                self._uncompiled = begin_uncompiled()  # parts of it that are compiled
             begin(watcher, sees=not compiled)
             if compiled and (listener := LISTENERS.get(watcher.key)) is not None:
                 listener.entered()
@@ -111,6 +117,8 @@ class _Call:
     def end(self) -> None:
         if self.watcher is not None:
             end(self.watcher)
+        if self._uncompiled:
+            end_uncompiled()
         if self._leave is not None:
             self._leave.remove()
 
@@ -198,7 +206,9 @@ class Attachment:
 
     def _enter_child(self, child: nn.Module, args: object) -> None:
         for call in reversed(self._local.__dict__.get("calls", ())):
-            if runs_in(call.number):
+            above = runs_in(call.number, call.above)
+            if above:
+                call.above = above
                 return
         if current_graph_task_id() != -1:
             return  # a checkpoint computes it again in backward

@@ -7,23 +7,22 @@ again. It becomes a `Derivation`, a way to get the values, when autograd wants t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from actzip.autograd.identity import Key, Place, key_of, storage_of, tensors_in, unit_of
+from actzip.autograd.identity import Key, Layout, Place, key_of, storage_of, tensors_in, unit_of
 from actzip.autograd.norm_calls import norm_call
-from actzip.autograd.recipe import Layout
 from actzip.autograd.slots import Node
 from actzip.autograd.slots.derivations import drops, is_norm, is_relu, is_tame, repeats
 
 SNAPSHOT = 1 << 16  #: parameters and constants up to so many bytes are copied into a call
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: that takes three times as long to make
 class Operand:
     """A tensor that an op read: the one it is a part of, and which part."""
 
@@ -58,7 +57,7 @@ class Operand:
         return None if t is None or t._version != self.key[1] else t
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class Call:
     """`function(*args, **kwargs)` with an `Operand` for each tensor."""
 
@@ -68,14 +67,16 @@ class Call:
     like: Layout
     node: str  #: the op's, by name
     number: int  #: of that node
+    operands: list[Operand] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.operands = [a for a in self.args if isinstance(a, Operand)]
+        if self.kwargs:
+            self.operands += (a for a in self.kwargs.values() if isinstance(a, Operand))
 
     @property
     def name(self) -> str:
         return getattr(self.function, "__name__", "op").strip("_")
-
-    @property
-    def operands(self) -> list[Operand]:
-        return [a for a in (*self.args, *self.kwargs.values()) if isinstance(a, Operand)]
 
 
 class Calls:
@@ -104,16 +105,22 @@ class Calls:
 
         `noise`: the operand that the node of a dropout saved.
         """
+        if out._base is not None:
+            return
         found = self._read(node, out, func, args, kwargs or {}, noise)
-        if found is None or out._base is not None:
+        if found is None:
             return
         call = Call(*found, Layout.of(out), type(node).__name__, int(node._sequence_nr()))
         key = key_of(out)
-        # an operand in the same memory is what was there before the op edited it
-        if all(o.key[0] != key[0] or o.key[1] == key[1] - 1 for o in call.operands):
-            self._made[key] = self._by_node[call.number] = call
-            yield out
-            yield from (t for o in call.operands if (t := o.now()) is not None)
+        for operand in call.operands:
+            # one in the same memory is what was there before the op edited it
+            if operand.key[0] == key[0] and operand.key[1] != key[1] - 1:
+                return
+        self._made[key] = self._by_node[call.number] = call
+        yield out
+        for operand in call.operands:
+            if (t := operand.now()) is not None:
+                yield t
 
     def _read(
         self, node: Node, out: Tensor, func: Any, args: tuple[Any, ...], kwargs: Any, noise: Any
@@ -123,12 +130,13 @@ class Calls:
         if drops(func):
             known = noise is not None and args and isinstance(args[0], Tensor) and not edits
             return (torch.mul, (Operand.of(args[0]), noise), {}) if known else None
-        if not repeats(func) or any(_is_nested(a) for a in (*args, *kwargs.values())):
+        if not (is_tame(node, args) if self.lossy else not edits) or not repeats(func):
             return None
-        if not is_tame(node, args) if self.lossy else edits:
+        each = _operands(args)
+        more = _operands(kwargs.values()) if kwargs else []
+        if each is None or more is None:
             return None
-        given = tuple(_operand(a) for a in args)
-        named = {name: _operand(a) for name, a in kwargs.items()}
+        given, named = tuple(each), dict(zip(kwargs, more, strict=True))
         if edits:
             given = (Operand.before(out), *given[1:])
         if self.lossy and is_relu(node):
@@ -157,12 +165,17 @@ def relu(x: Tensor) -> Tensor:
     return x
 
 
-def _operand(a: Any) -> Any:
-    return Operand.of(a) if isinstance(a, Tensor) and storage_of(a) is not None else a
-
-
-def _is_nested(a: Any) -> bool:
-    """Whether there are tensors where a call does not look, or that have no version."""
-    if isinstance(a, Tensor):
-        return storage_of(a) is None or a.is_inference()
-    return bool(tensors_in(a))
+def _operands(values: Iterable[Any]) -> list[Any] | None:
+    """The arguments with an `Operand` for each tensor; None when there are tensors where a call
+    does not look, or that have no version."""
+    found = []
+    for a in values:
+        if isinstance(a, Tensor):
+            if storage_of(a) is None or a.is_inference():
+                return None
+            found.append(Operand.of(a))
+        elif isinstance(a, (tuple, list, dict)) and tensors_in(a):
+            return None
+        else:
+            found.append(a)
+    return found

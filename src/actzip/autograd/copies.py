@@ -55,6 +55,7 @@ class Copies:
     def __init__(self) -> None:
         self.pending: dict[int, Origin] = {}  #: by the nodes of the call that runs now
         self._outputs: dict[Key, Origin] = {}  # of earlier ones
+        self.some = False  #: whether anything was copied
         self._first: dict[tuple[object, ...], Origin] = {}
 
     def made(self, number: int, node: Node, args: object) -> Tensor | None:
@@ -63,6 +64,7 @@ class Copies:
         if source is None or storage_of(source) is None:
             return None
         self.pending[number] = Origin.of(source)
+        self.some = True
         return source
 
     def returned(self, tensors: list[Tensor]) -> None:
@@ -79,10 +81,10 @@ class Copies:
         """What unit is a copy of, if the running call made it for itself (autocast does)."""
         return self._by_node(unit)
 
-    def outer(self, unit: Tensor) -> Origin | None:
-        """What unit is a copy of, if an earlier call gave it to the user; a thin slice of a copy,
-        which stands for itself, is none."""
-        return self._outputs.get(key_of(unit))
+    def outer(self, key: Key) -> Origin | None:
+        """What the tensor of this key is a copy of, if an earlier call gave it to the user; a thin
+        slice of a copy, which stands for itself, is none."""
+        return self._outputs.get(key)
 
     def first(self, origin: Origin, unit: Tensor) -> Origin | None:
         """An earlier inner copy of the same values, dtype and layout; None if unit is the first."""

@@ -55,9 +55,10 @@ class Decide:
         t, rule = saved.want.tensor, saved.rule
         if rule is None:
             return left(f"no rule for {saved.row.node}.{saved.row.slot}: kept exactly")
-        if not saved.want.unit.numel():  # methods measure what they code
+        unit = saved.want.unit
+        if not unit.numel():  # methods measure what they code
             return left("an empty tensor takes no memory")
-        if overlaps(saved.want.unit):
+        if not unit.is_contiguous() and overlaps(unit):
             return left("elements that share memory cannot be written back")
         if t.dtype is torch.bool:
             return self._value(saved, BitMask())
@@ -67,13 +68,18 @@ class Decide:
             return left(f"a {t.dtype} tensor outside an index slot stays as it is")
         if t.dtype not in _FLOATS:
             return left(f"no codec stores {t.dtype}")
-        if rule.role is Role.GEOMETRY:
+        role = rule.role
+        if role is Role.GEOMETRY:
             return Decision(Fate.SHAPE, recipe=Shape())
-        if rule.role is Role.MASK:
+        if role is Role.MASK:
             return self._mask(saved)
-        if rule.role not in (Role.LINEAR, Role.NONLINEAR):
-            return left(f"the slot table keeps {rule.role.value} slots as they are")
-        return self._noise(saved) or self._copy(saved) or self._value(saved)
+        if role is not Role.LINEAR and role is not Role.NONLINEAR:
+            return left(f"the slot table keeps {role.value} slots as they are")
+        if saved.maker is None or saved.want.place is not None:
+            found = self._noise(saved) or self._copy(saved)
+        else:
+            found = self._copy(saved)
+        return found or self._value(saved)
 
     def _mask(self, saved: Saved) -> Decision:
         node, row, t, rule = saved.node, saved.row, saved.want.tensor, saved.rule
@@ -123,9 +129,11 @@ class Decide:
 
     def _copy(self, saved: Saved) -> Decision | None:
         """A cast or reordered copy of a stored tensor, or a second copy of one kind."""
-        (_, unit, place, _), role = saved.want, saved.row.role
+        if not self._copies.some:
+            return None
+        (_, unit, place, key), role = saved.want, saved.row.role
         inner = self._copies.inner(unit)
-        origin = inner or self._copies.outer(unit)
+        origin = inner or self._copies.outer(key)
         if origin is None:
             return None
         # a tensor that autograd keeps by itself may be edited before the copy is read, and the copy
@@ -147,17 +155,19 @@ class Decide:
     def _value(self, saved: Saved, codec: Codec | None = None) -> Decision:
         """Its values: stored already, made again, or in this code, or in the method's."""
         row, (_, unit, place, key) = saved.row, saved.want
-        found = self._store.find(key, row.role, unit)
+        found = self._store.find(key, row.site.role, unit)
         if found is not None:
             return _shared(found, view_at(place))
-        derived = None if codec else self._derived(saved, may_store=False)
-        if derived is not None:
-            return derived
-        codec = codec or self._picked(saved)
+        if codec is None:
+            derived = self._derived(saved, may_store=False) if self._derive else None
+            if derived is not None:
+                return derived
+            codec = self._picked(saved)
         if codec is None:
             derived = self._derived(saved, may_store=True)
             return derived or left(self._policy.reason(row.site))
-        codec = codec if place else cut(codec, saved.parts)  # parts of a view are none of its base
+        if saved.parts > 1 and not place:  # parts of a view are none of its base
+            codec = cut(codec, saved.parts)
         try:
             payload = self._store.encode(unit, codec)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -176,10 +186,11 @@ class Decide:
     def _picked(self, saved: Saved) -> Codec | None:
         """What the method says, now that the tensor's maker is known."""
         row, (_, unit, _, key) = saved.row, saved.want
-        stored, node = self._store.get(key), node_of(unit)
+        stored, node = self._store.get(key), saved.maker
         maker = UNKNOWN if node is None else op(type(node).__name__)
         row.site = row.site.made(maker, stored is not None and stored.relu)
-        if row.site.name in self._policy.rectified and isinstance(self._derive, DeriveLossy):
+        rectified = self._policy.rectified
+        if rectified and row.site.name in rectified and isinstance(self._derive, DeriveLossy):
             origins = self._derive.origins(saved)
             if origins is not None:
                 return self._policy.sign_exact(row.site, unit, origins)

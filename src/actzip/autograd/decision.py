@@ -28,6 +28,7 @@ class Saved:
     rule: Rule | None
     want: Wanted
     row: Row
+    maker: Node | None  #: of the tensor to store
     parts: int = 1  #: in how many parts the node's backward reads it
 
     @property

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from actzip.autograd.calls import Call, Operand
-from actzip.autograd.identity import Place
-from actzip.autograd.recipe import Layout
+from actzip.autograd.identity import Layout, Place
 from actzip.autograd.stored import Source, Stored
 from actzip.codecs import unsettled
 from actzip.codecs.unsettled import Doubt
@@ -21,7 +20,7 @@ from actzip.torch_private import DisableTorchFunction
 Given = Mapping[Stored, Tensor]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Part:
     """An operand as it is stored."""
 
@@ -52,17 +51,14 @@ class Derivation(Source):
     def of(call: Call, found: Mapping[Operand, Part | Tensor]) -> Derivation:
         """The call with what was found of its operands: stored, or copied because it is small."""
 
-        def value(a: Any) -> Any:
-            return found[a] if isinstance(a, Operand) else a
-
         copied = sum(t.numel() * t.element_size() for t in found.values() if isinstance(t, Tensor))
-        args = tuple(value(a) for a in call.args)
-        kwargs = {name: value(a) for name, a in call.kwargs.items()}
+        args = tuple([found[a] if type(a) is Operand else a for a in call.args])
+        kwargs = {n: found[a] if type(a) is Operand else a for n, a in call.kwargs.items()}
         return Derivation(call.name, call.function, args, kwargs, call.like, copied)
 
     @property
     def _parts(self) -> list[Part]:
-        return [a for a in (*self.args, *self.kwargs.values()) if isinstance(a, Part)]
+        return [a for a in (*self.args, *self.kwargs.values()) if type(a) is Part]
 
     @property
     def nbytes(self) -> int:
@@ -100,8 +96,8 @@ class Derivation(Source):
     def _make(self, given: Given | None) -> Tensor:
         if given is None:  # each source is decoded once, however often it is read on the way
             given = {source: source.lend() for source in self.sources}
-        args = [self._value(a, given) for a in self.args]
-        kwargs = {name: self._value(a, given) for name, a in self.kwargs.items()}
+        args = [a.get(given) if type(a) is Part else a for a in self.args]
+        kwargs = {n: a.get(given) if type(a) is Part else a for n, a in self.kwargs.items()}
         still = torch.autocast(self.like.device.type, enabled=False)
         with DisableTorchFunction(), still:
             out: Tensor = self.function(*args, **kwargs)
@@ -126,10 +122,7 @@ class Derivation(Source):
 
     def decided(self, doubt: Doubt, word: int) -> None:
         """Whether it comes back bit for bit is known now (codecs/unsettled.py)."""
-        self.kept = doubt.x if word else None
-
-    def _value(self, a: Any, given: Given) -> Any:
-        return a.get(given) if isinstance(a, Part) else a
+        self.kept = doubt.x.clone() if word else None  # a snapshot: it may be edited
 
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

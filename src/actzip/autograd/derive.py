@@ -120,7 +120,7 @@ class _Search:
         if key in self._taken:
             return self._taken[key][0]
         saves = self._store.left[key]
-        others = any(k[0] == key[0] and k != key for k in self._store.left)
+        others = self._store.left_in[key[0]] > 1
         tensors = [saved.current for saved in saves]
         if others or not tensors or tensors[0] is None or any(t is None for t in tensors):
             return None

@@ -17,8 +17,8 @@ from actzip.autograd.copies import Copies
 from actzip.autograd.decision import Saved
 from actzip.autograd.derivation import Derivation, Part
 from actzip.autograd.derive import DEPTH, SHARE
-from actzip.autograd.identity import Key
-from actzip.autograd.recipe import Layout, remake
+from actzip.autograd.identity import Key, Layout
+from actzip.autograd.recipe import remake
 from actzip.autograd.sign_exact import derivation, is_batch_norm, origins
 from actzip.autograd.slots.derivations import adds
 from actzip.autograd.stored import Stored
@@ -44,7 +44,7 @@ class DeriveLossy:
         may_store  asked when nothing else is left: it was tried before
         """
         key, unit = saved.want.key, saved.want.unit
-        call = None if may_store else self._calls.of(key) or self._copy(unit)
+        call = None if may_store else self._calls.of(key) or self._copy(key, unit)
         if call is None:
             return None
         search = _Search(self._calls, self._store, unit, saved.row.role)
@@ -86,9 +86,9 @@ class DeriveLossy:
         stored.copied = True  # as in `find`
         return derivation(made, codec, call), search.role
 
-    def _copy(self, unit: Tensor) -> Call | None:
+    def _copy(self, key: Key, unit: Tensor) -> Call | None:
         """The call that a copy is of which only the running call knows: autocast makes such."""
-        origin = self._copies.inner(unit) or self._copies.outer(unit)
+        origin = self._copies.inner(unit) or self._copies.outer(key)
         if origin is None:
             return None
         like, nbytes = Layout.of(unit), origin.numel * unit.element_size()

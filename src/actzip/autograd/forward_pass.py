@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
 
 from actzip import kernels
 from actzip.autograd import slots
@@ -22,11 +23,12 @@ from actzip.autograd.identity import Wanted, is_cast, is_parameter, node_of, sto
 from actzip.autograd.ledger import Ledger, Row, Stats
 from actzip.autograd.module_paths import Paths
 from actzip.autograd.observe import Observer
+from actzip.autograd.on_ctx import ON_CTX, tensors_on
 from actzip.autograd.recipe import Reader, unpack
 from actzip.autograd.seeds import seed_at
 from actzip.autograd.sliced_tensor import parts_of, read
 from actzip.autograd.slots import Plan, Slot
-from actzip.autograd.slots.derivations import derives
+from actzip.autograd.slots.derivations import cheap
 from actzip.autograd.stored import Pool
 from actzip.autograd.tensor_store import TensorStore
 from actzip.autograd.weights import Weights
@@ -68,6 +70,7 @@ class ForwardPass:
         self.copies = Copies()  #: what was copied into what
         self.derives = settings.derives is not Derives.NOTHING  #: asks for `made`
         self._calls = Calls(settings.derives is Derives.LOSSY) if self.derives else None
+        self._cheap = cheap(settings.derives is Derives.LOSSY)
         self._decide = Decide(settings.policy, self._store, self.copies, self._calls)
         self.ledger = Ledger()
         self.gave_way = False  #: to another session, for a part of the pass
@@ -86,6 +89,11 @@ class ForwardPass:
         """The method at work in this pass."""
         return self._settings.policy
 
+    @property
+    def looks(self) -> bool:
+        """Whether its backward is looked at."""
+        return self._settings.observer is not None
+
     def settle(self) -> None:
         """Something else than a layer comes: what waits is stored as it is now."""
         with DisableTorchFunction(), torch.no_grad():
@@ -93,16 +101,15 @@ class ForwardPass:
 
     def visit(self, node: Any, number: int, args: object, kwargs: object) -> None:
         """Look at the saved tensors of a node that an op with these arguments just made."""
-        plan = slots.plan(node)
+        plan = slots.PLANS.get(type(node)) or slots.plan(node)
         self.visited = True
         if self._packed_graphs and plan.node == COMPILED:  # what it saves is packed and counted
             self._packed_graphs -= 1
             return
-        if not plan.slots:  # views, sums and the like save nothing; most nodes end here
-            if plan.copies:
-                copied = self.copies.made(number, node, (args, kwargs))
-                if copied is not None:
-                    self._store.pin(copied)
+        if plan.copies:
+            copied = self.copies.made(number, node, (args, kwargs))
+            if copied is not None:
+                self._store.pin(copied)
             return
         for slot in plan.slots:
             raw = getattr(node, slot.raw)
@@ -111,6 +118,8 @@ class ForwardPass:
                     self._look(node, plan, slots.element(plan, slot, i), item, (args, kwargs))
             elif raw is not None:
                 self._look(node, plan, slot, raw, (args, kwargs))
+        if isinstance(node, BackwardCFunction):
+            self._look_at_ctx(node, plan)
         if self._readers:
             if self._settings.observer is not None:
                 self._settings.observer.watch(node, self._readers)
@@ -123,10 +132,20 @@ class ForwardPass:
         path = self._settings.paths.inside(self.root)
         return path, seed_at(self._settings.seed, -self._graphs)
 
+    def is_cheap(self, node: Any) -> bool:
+        """Whether `made` should hear of the call that made this node alone."""
+        return type(node).__name__ in self._cheap
+
+    def is_weight(self, t: Tensor) -> bool:
+        """Whether it is a parameter or a buffer, or a view of one."""
+        storage = storage_of(t)
+        known = storage is not None and storage._cdata in self._weights.storages
+        return known or is_parameter(t, node_of(t))
+
     def made(self, node: Any, func: Any, args: Any, kwargs: Any, out: Tensor) -> None:
-        """A call that made this one node gave `out`: if it was cheap, it can be made again."""
+        """A cheap call that made this one node gave `out`: it can be made again."""
         calls = self._calls
-        if calls is None or not derives(type(node).__name__, calls.lossy):
+        if calls is None:
             return
         with DisableTorchFunction():
             large = out.numel() * out.element_size() >= self._min_bytes
@@ -166,7 +185,7 @@ class ForwardPass:
         """Most tensors are small or weights: leave them early and cheaply."""
         t = raw.data
         kind = type(t)
-        if t is None or kind is nn.Parameter:
+        if kind is nn.Parameter or t is None:
             return
         if kind is Tensor and type(t._base) is nn.Parameter:
             return
@@ -200,7 +219,8 @@ class ForwardPass:
         storage: torch.UntypedStorage,
         call: object,
     ) -> None:
-        if is_parameter(t):
+        maker = node_of(t)
+        if is_parameter(t, maker):
             return
         if not is_ours(node, slot, raw, t):
             self.ledger.unseen[unseen(raw, t)] += 1
@@ -211,28 +231,46 @@ class ForwardPass:
             # The model is not running: an interrupt ended its forward without telling anyone.
             self._running = False
             return
-        if node_of(t) is None and is_cast(t, tensors_in(call), self._weights.storages):
+        if maker is None and is_cast(t, tensors_in(call), self._weights.storages):
             return
         rule = slot.rule
         if rule is None:
             self.ledger.unknown[plan.node] += 1
-        else:
+        elif rule.refine is not None:
             rule = rule.at(node)
         want = Wanted.of(t, storage._cdata)
         raw_bytes = self._store.count(want, storage)
         role = rule.role if rule else Role.EXACT
         row = self.ledger.open(path, plan.node, slot.name, role, plan.op, raw_bytes)
         parts = parts_of(node, plan.op, slot.name, t, self._settings.policy.slice_bytes)
-        saved = Saved(node, raw, rule, want, row, parts)
+        maker = maker if want.unit is t else node_of(want.unit)
+        saved = Saved(node, raw, rule, want, row, maker, parts)
         if self._calls is not None:
             self._store.savers.setdefault(want.key, set()).add(saved.number)
         reader = self._store.keep(saved, self._decide(saved))
         if reader is not None:
             hook = unpack if parts == 1 else partial(read, parts=parts)
             raw.register_hooks(lambda _: reader, hook)
-            if row.role in (Role.LINEAR, Role.NONLINEAR) and reader.stored.site:
-                reader.name = row.name
+            if (role is Role.LINEAR or role is Role.NONLINEAR) and reader.stored.site:
+                reader.name = row.site.name
                 self._readers[slot.name] = reader
+
+    def _look_at_ctx(self, node: Any, plan: Plan) -> None:
+        """Name what a custom function keeps past `save_for_backward`: no hook reaches it."""
+        for name, t in tensors_on(node):
+            storage = storage_of(t)
+            if storage is None or not self._running:
+                continue
+            if is_parameter(t, node_of(t)) or storage._cdata in self._weights.storages:
+                self.ledger.weights_on_ctx[plan.node, storage._cdata] = storage.nbytes()
+            elif storage.nbytes() >= self._min_bytes:
+                part = None if self._part is None else self._part()
+                path = self._settings.paths.here(self.root, part)
+                with DisableTorchFunction(), torch.no_grad():
+                    want = Wanted.of(t, storage._cdata)
+                    raw = self._store.count(want, storage)
+                    row = self.ledger.open(path or "", plan.node, name, Role.EXACT, plan.op, raw)
+                    self._store.hold(row, want, ON_CTX)
 
     def close(self) -> None:
         """The pass is over: no memory is held for payloads still to come."""

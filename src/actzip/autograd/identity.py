@@ -16,13 +16,16 @@ from torch import Tensor, nn
 
 from actzip import planning
 from actzip.autograd.slots import COPIES, VIEWS, Node
-from actzip.torch_private import StorageWeakRef
+from actzip.torch_private import free_weak
 
 #: A view that reads less than this share of its base is stored by itself, not as its base.
 SLICE = 1 / 8
 
 _SAME = VIEWS | COPIES
 _PLAIN = (Tensor, nn.Parameter)
+
+
+_tuple: Any = tuple.__new__
 
 
 class Place(NamedTuple):
@@ -34,7 +37,9 @@ class Place(NamedTuple):
 
     @staticmethod
     def of(t: Tensor, origin: int = 0) -> Place:
-        return Place(t.size(), t.stride(), int(t.storage_offset()) - origin)
+        # as Place(…) does, without a call in between
+        found: Place = _tuple(Place, (t.size(), t.stride(), t.storage_offset() - origin))
+        return found
 
     @property
     def distinct(self) -> int:
@@ -72,7 +77,8 @@ def node_of(t: Tensor) -> Any:
 def storage_of(t: Tensor) -> torch.UntypedStorage | None:
     """None for a tensor that has none of the ordinary kind: sparse, nested, wrapped by torch.func,
     of a subclass."""
-    if (type(t) not in _PLAIN and not planning.is_fake(t)) or t.is_nested:
+    kind = type(t)
+    if (kind is not Tensor and kind is not nn.Parameter and not planning.is_fake(t)) or t.is_nested:
         return None
     try:
         return t.untyped_storage()
@@ -120,6 +126,22 @@ def unit_of(t: Tensor) -> tuple[Tensor, Place | None]:
     return base, place
 
 
+class Layout(NamedTuple):
+    """What a tensor has to look like: autograd takes a wrong one without a word."""
+
+    place: Place
+    dtype: torch.dtype
+    device: torch.device
+
+    @staticmethod
+    def of(t: Tensor) -> Layout:
+        return Layout(Place(t.size(), t.stride(), 0), t.dtype, t.device)
+
+    def empty(self) -> Tensor:
+        size, stride, _ = self.place
+        return torch.empty_strided(size, stride, dtype=self.dtype, device=self.device)
+
+
 class Wanted(NamedTuple):
     """A tensor that autograd saves, the one to store for it, and how that one is known."""
 
@@ -131,8 +153,16 @@ class Wanted(NamedTuple):
     @staticmethod
     def of(t: Tensor, name: int) -> Wanted:
         """`name`: of t's storage."""
-        unit, place = unit_of(t)
+        unit, place = (t, None) if t._base is None else unit_of(t)
         return Wanted(t, unit, place, (name, unit._version, Place.of(unit), unit.dtype))
+
+    @property
+    def layout(self) -> Layout:
+        """That of the tensor itself."""
+        place = self.key[2]
+        if self.unit is not self.tensor or place.offset:
+            return Layout.of(self.tensor)
+        return Layout(place, self.key[3], self.tensor.device)
 
     @property
     def own(self) -> Key:
@@ -151,12 +181,16 @@ class Pins:
     """Storages whose names are not used again as long as this lives."""
 
     def __init__(self) -> None:
-        self._refs: dict[int, StorageWeakRef] = {}
+        self._refs: dict[int, Any] = {}  # by name; an object for each would take four calls
 
     def add(self, storage: torch.UntypedStorage) -> None:
-        name = int(storage._cdata)
+        name = storage._cdata
         if name not in self._refs:
-            self._refs[name] = StorageWeakRef(storage)
+            self._refs[name] = storage._weak_ref()
+
+    def __del__(self, free: Any = free_weak) -> None:  # bound: modules may be gone at the end
+        for ref in self._refs.values():
+            free(ref)
 
 
 class Tally:
@@ -173,18 +207,22 @@ class Tally:
         if key in self._slices:
             return 0
         self._slices.add(key)
-        new = min(cost(t, whole), whole - counted)
+        new = min(whole if t._base is None else cost(t, whole), whole - counted)
         self._storages[key[0]] = counted + new
         return new
 
 
-def is_parameter(t: Tensor) -> bool:
-    """Whether t is a parameter, or a view or a cast copy of one, by the graph it came through."""
+def is_parameter(t: Tensor, node: Node | None) -> bool:
+    """Whether t is a parameter, or a view or a cast copy of one, by the graph it came through.
+
+    `node`: that made t
+    """
     whole = t if t._base is None else t._base
     if type(whole) is not Tensor and isinstance(whole, nn.Parameter):  # which asks in Python
         return True
-    node = node_of(t)
-    while node is not None and type(node).__name__ in _SAME:
+    if node is None:
+        return False
+    while type(node).__name__ in _SAME:
         node = node.next_functions[0][0]
     return type(node).__name__ == "AccumulateGrad" and isinstance(node.variable, nn.Parameter)
 
@@ -199,7 +237,7 @@ def is_cast(t: Tensor, args: list[Tensor], weights: set[int]) -> bool:
     return any(
         a.dtype != t.dtype
         and a.shape == base.shape
-        and (is_parameter(a) or a.untyped_storage()._cdata in weights)
+        and (is_parameter(a, node_of(a)) or a.untyped_storage()._cdata in weights)
         for a in args
         if storage_of(a) is not None
     )

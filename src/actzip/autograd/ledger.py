@@ -70,6 +70,8 @@ class Stats:
     sites: list[Row] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)  #: nodes no rule knows: how often
     unseen: Counter[str] = field(default_factory=Counter)  #: what actzip could not look into
+    #: bytes of weights that an `autograd.Function` keeps on its ctx, by its node
+    weights_on_ctx: Counter[str] = field(default_factory=Counter)
     slab_bytes: int = 0  #: slabs that payloads live in, at the moment of asking
     buffer_bytes: int = 0  #: buffers that decoded tensors go into, at the moment of asking
     #: the kernels that encode, "native", "triton" or "reference"; of several devices "cpu: native,
@@ -103,6 +105,7 @@ class Stats:
             sites=list(rows.values()),
             unknown=self.unknown + later.unknown,
             unseen=self.unseen + later.unseen,
+            weights_on_ctx=self.weights_on_ctx | later.weights_on_ctx,  # the same ones in each pass
             passes=self.passes + later.passes,
         )
 
@@ -115,6 +118,7 @@ class Ledger:
         self.small: dict[int, int] = {}  #: bytes of storages below the threshold, by their names
         self.unknown: Counter[str] = Counter()
         self.unseen: Counter[str] = Counter()
+        self.weights_on_ctx: dict[tuple[str, int], int] = {}  #: bytes, by node and storage
         self._occurrences: dict[tuple[str, str, str], int] = {}
 
     def open(self, path: str, node: str, slot: str, role: Role, op: Op, raw_bytes: int) -> Row:
@@ -148,6 +152,9 @@ class Ledger:
     def stats(self, weights: Container[int]) -> Stats:
         """The sums; `weights`: names of storages that are no activations."""
         small = sum(n for name, n in self.small.items() if name not in weights)
+        on_ctx: Counter[str] = Counter()
+        for (node, _), nbytes in self.weights_on_ctx.items():
+            on_ctx[node] += nbytes
         return Stats(
             raw_bytes=sum(row.raw_bytes for row in self.rows) + small,
             stored_bytes=sum(row.stored_bytes for row in self.rows) + small,
@@ -155,6 +162,7 @@ class Ledger:
             sites=self.rows,
             unknown=self.unknown,
             unseen=self.unseen,
+            weights_on_ctx=on_ctx,
         )
 
 

@@ -12,7 +12,10 @@ from types import FrameType
 
 from torch import nn
 
+from actzip.autograd.uncompiled import is_uncompiled
+
 _CALL = nn.Module._call_impl.__code__
+_OURS = 5  #: frames of the watcher, at least, from where it asks to the op
 _COMPILES = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
 
 
@@ -52,7 +55,7 @@ class Paths:
     def here(self, root: nn.Module | None, running: nn.Module | None = None) -> str | None:
         """The path of the innermost module from the root; None when `running`, the root or a part
         of it that is called without it, is not running."""
-        frame = _call(sys._getframe(1))
+        frame = _call(sys._getframe(_OURS))
         if frame is None:
             return "" if root is None else None
         module = frame.f_locals["self"]
@@ -93,8 +96,15 @@ class Paths:
         return names[id(module)]
 
 
+def running_modules() -> list[nn.Module]:
+    """The modules being called in this thread, the outermost first."""
+    return _modules(sys._getframe(1))[::-1]
+
+
 def runs_compiled(module: nn.Module) -> bool:
     """Whether this call of the module, the innermost one, is one of `torch.compile`'s."""
+    if is_uncompiled():
+        return False
     if getattr(module, "_compiled_call_impl", None) is not None:
         return True
     frame = _call(sys._getframe(1))
@@ -113,19 +123,28 @@ def call_here() -> int:
     return 0 if frame is None else id(frame)
 
 
-def runs_in(call: int) -> bool:
-    """Whether the call of that number runs around the innermost call of a module.
+def runs_in(call: int, above: int = 0) -> int:
+    """Whether the call of that number runs around the innermost call of a module: so many frames
+    above the caller's, or 0.
 
+    `above`: where it was found before, which is asked first; to go from frame to frame takes long.
     Numbers may be used again: that of a call which an interrupt ended, by another module's call.
     """
+    if above:
+        try:
+            if id(sys._getframe(above + 1)) == call:
+                return above
+        except ValueError:  # no such frame
+            pass
     frame: FrameType | None = sys._getframe(1)
+    above = 0
     while frame is not None and frame.f_code is not _CALL:
-        frame = frame.f_back
+        frame, above = frame.f_back, above + 1
     while frame is not None:  # most often the next call outside, so frames are not told apart
-        frame = frame.f_back
+        frame, above = frame.f_back, above + 1
         if id(frame) == call:
-            return True
-    return False
+            return above
+    return 0
 
 
 def calls_of(root: nn.Module) -> int:

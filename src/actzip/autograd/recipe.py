@@ -9,31 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from actzip.autograd.identity import Place
+from actzip.autograd.identity import Layout, Place
 from actzip.autograd.stored import Stored
 from actzip.autograd.transforms import is_transforming, untransformed
 from actzip.codecs.base import Payload
-
-
-class Layout(NamedTuple):
-    """What a tensor has to look like: autograd takes a wrong one without a word."""
-
-    place: Place
-    dtype: torch.dtype
-    device: torch.device
-
-    @staticmethod
-    def of(t: Tensor) -> Layout:
-        return Layout(Place.of(t, origin=int(t.storage_offset())), t.dtype, t.device)
-
-    def empty(self) -> Tensor:
-        size, stride, _ = self.place
-        return torch.empty_strided(size, stride, dtype=self.dtype, device=self.device)
+from actzip.torch_private import dispatch_modes, transform_level
 
 
 class Recipe(ABC):
@@ -161,19 +145,18 @@ class Reader:
 
     __slots__ = ("like", "name", "recipe", "seen", "stored")
 
-    def __init__(self, stored: Stored, recipe: Recipe, t: Tensor):
+    def __init__(self, stored: Stored, recipe: Recipe, like: Layout):
         stored.several = stored.several or stored.read
         stored.read = True
         self.stored = stored
         self.recipe = recipe
-        self.like = Layout.of(t)
+        self.like = like  #: of the saved tensor
         self.name = ""  #: of the slot that it stands in, as in the report
         self.seen: Callable[[Tensor], None] | None = None  #: is told what backward reads
 
     def unpack(self) -> Tensor:
-        if (
-            is_transforming()
-        ):  # backward of an ordinary graph, called by a function under a transform
+        if transform_level() is not None or (dispatch_modes() and is_transforming()):
+            # backward of an ordinary graph, called by a function under a transform
             with untransformed(), torch.no_grad():
                 t = self._made()
         elif torch.is_grad_enabled():  # with create_graph
@@ -208,6 +191,5 @@ class Reader:
         return t
 
 
-def unpack(reader: Reader) -> Tensor:
-    """A saved slot's hook."""
-    return reader.unpack()
+#: A saved slot's hook.
+unpack = Reader.unpack

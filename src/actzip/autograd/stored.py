@@ -87,7 +87,9 @@ class Stored:
         role: Role,
         value: Payload | Source | None = None,
         bits: Payload | None = None,
+        live: dict[int, weakref.ref[Stored]] | None = None,
     ):
+        """`live`: be among these as long as it is there."""
         self.buffers = buffers
         self.role = role
         self.value = value
@@ -96,22 +98,20 @@ class Stored:
         self.copied = False  #: copies of it are read from here: edits of it must not reach them
         self.site = ""  #: the name of the site that its values are stored for
         self.read = self.several = False  #: a slot reads it, and more than one
-        self._live: dict[int, weakref.ref[Stored]] | None = None  # the pool's, once it is there
+        self._live = live
+        if live is not None:
+            live[id(self)] = weakref.ref(self)
         self._decoded: tuple[Any, Place, torch.dtype] | None = None
         self._lent: Tensor | None = None
-        self._coded = False
-        self._settle()
+        self._coded = bits is not None or isinstance(value, Payload)
+        if self._coded:
+            buffers.join()
 
     def __del__(self) -> None:
         if self._live is not None:
             self._live.pop(id(self), None)
         if self._coded:
             self.buffers.leave()
-
-    def count(self, live: dict[int, weakref.ref[Stored]]) -> None:
-        """Be among these as long as it is there."""
-        self._live = live
-        live[id(self)] = weakref.ref(self)
 
     def _settle(self) -> None:
         """Buffers are held only while some payload may still ask for one."""
@@ -158,19 +158,20 @@ class Stored:
         `given`: other tensors to compute a derived one from, see derivation.py
         """
         lent, self._lent = self._lent, None
-        if isinstance(self.value, Kept):
-            return self.value.get()
-        assert self.value is not None, "a mask was asked for values"
+        value = self.value
+        if type(value) is Kept:  # isinstance asks in Python, as for every abstract class
+            return value.get()
+        assert value is not None, "a mask was asked for values"
         if self._decoded is not None and given is None:
             again = self._again(*self._decoded)
             if again is not None:
                 del lent
                 return again
-        if isinstance(self.value, Source):
-            made = self._masked(self.value.get(given))
+        if not isinstance(value, Payload):
+            made = self._masked(value.get(given))
             return made if given is not None else self._remember(made)
-        decoded = self.decode(self.value)
-        if self.relu and self.bits is not None and not self.value.codec.keeps_zeros:
+        decoded = self.decode(value)
+        if self.relu and self.bits is not None and not value.codec.keeps_zeros:
             decoded.mul_(self.decode(self.bits))  # what ReLU made zero is known to be zero
         return self._remember(decoded) if self.several else decoded
 
@@ -208,8 +209,9 @@ class Stored:
         return values
 
     def decode(self, payload: Payload) -> Tensor:
-        payload = bring(payload)
-        return payload.codec.decode(payload, out=self.room(payload))
+        if type(payload) is not Payload:
+            payload = bring(payload)
+        return payload.codec.decode(payload, self.room(payload))
 
     def mask(self, payload: Payload) -> Tensor:
         """Which elements were not zero, read from the codes."""

@@ -5,6 +5,8 @@ Carries out decisions, and writes down who holds the bytes.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import torch
 from torch import Tensor
 
@@ -12,7 +14,7 @@ from actzip.autograd.calls import Operand
 from actzip.autograd.decision import Decision, Fate, Saved
 from actzip.autograd.deferred_mask import DeferredMask
 from actzip.autograd.derivation import Derivation
-from actzip.autograd.identity import Key, Pins, Tally, Wanted, node_of, storage_of, unit_of
+from actzip.autograd.identity import Key, Layout, Pins, Tally, Wanted, node_of, storage_of, unit_of
 from actzip.autograd.ledger import Row
 from actzip.autograd.offload import send
 from actzip.autograd.recipe import Copy, Reader, View, unpack
@@ -30,9 +32,11 @@ class TensorStore:
 
     def __init__(self, pool: Pool, seed: int, swap: bool):
         self._pool = pool
+        self._allocate = pool.slabs.allocate
         self._seeds = seeds(seed)
         self._lane = Lane() if swap else None
         self._stored = StoredByKey()
+        self.get = self._stored.get  #: what is stored of a key
         self._values: dict[Key, Row] = {}  # whose values they are
         self._bits: dict[Key, Row] = {}  # whose mask it is
         self._kept: dict[int, Row] = {}  # whose is the storage that autograd keeps
@@ -40,6 +44,7 @@ class TensorStore:
         self._raw, self._rest = Tally(), Tally()
         self._pins = Pins()
         self.left: dict[Key, list[Saved]] = {}  #: autograd keeps it itself
+        self.left_in: Counter[int] = Counter()  #: how many such keys a storage has
         self.savers: dict[Key, set[int]] = {}  #: the nodes that saved it
         self.noise: dict[int, Operand] = {}  #: what the node of a dropout saved
         self.deferred = DeferredMask()
@@ -49,6 +54,7 @@ class TensorStore:
         """The pass is over: nothing of its graph is held."""
         self._stored.clear()
         self.left.clear()
+        self.left_in.clear()
         self.savers.clear()
         self.noise.clear()
 
@@ -56,7 +62,7 @@ class TensorStore:
 
     def count(self, want: Wanted, storage: torch.UntypedStorage) -> int:
         """Bytes that saving it keeps alive, in its storage, and no tensor saved before does."""
-        self.pin(want.tensor)
+        self._pins.add(storage)
         return self._raw.add(want.tensor, want.own, storage.nbytes())
 
     def pin(self, t: Tensor) -> None:
@@ -76,15 +82,14 @@ class TensorStore:
         """Whether its memory can be edited without a new version."""
         return key[0] in self._exposed
 
-    def get(self, key: Key) -> Stored | None:
-        return self._stored.get(key)
-
     def find(self, key: Key, role: Role, now: Tensor | None) -> tuple[Stored, Row] | None:
         """The stored tensor of this key if it is good enough for the role, and who holds it.
 
         `now` is the tensor as it is at this moment, if it is still there.
         """
         stored = self._stored.get(key)
+        if stored is None and not self.left:
+            return None
         if key in self.left:
             saved = self.left[key][0]
             unit = saved.current
@@ -112,14 +117,12 @@ class TensorStore:
     def new(
         self, role: Role, value: Payload | Source | None, bits: Payload | None = None
     ) -> Stored:
-        stored = Stored(self._pool.buffers, role, value, bits)
-        stored.count(self._pool.live)
-        return stored
+        return Stored(self._pool.buffers, role, value, bits, self._pool.live)
 
     def encode(self, t: Tensor, codec: Codec, seed: int | None = None) -> Payload:
         """A payload, with a seed of its own unless one is given."""
         seed = next(self._seeds) if seed is None else seed
-        payload = codec.encode(t, seed=seed, allocate=self._pool.slabs.allocate)
+        payload = codec.encode(t, seed=seed, allocate=self._allocate)
         self._pool.devices.add(t.device)
         return payload if self._lane is None else send(payload, self._lane)
 
@@ -144,7 +147,7 @@ class TensorStore:
             row.shared_with = decision.holder.name
             stored.copied = stored.copied or isinstance(recipe, Copy)
         elif fate is Fate.SHAPE:
-            row.codec = "Shape()"
+            row.codec = "shape only"
             stored = Stored(self._pool.buffers, Role.GEOMETRY)
         elif fate is Fate.DEFERRED:
             stored = self._defer(saved)
@@ -156,20 +159,29 @@ class TensorStore:
                 stored.relu, self._bits[saved.want.key] = True, row
         else:
             assert decision.payload is not None, "stored without a payload"
-            stored = self._put(saved, decision.payload, decision.role or row.role)
+            stored = self._put(saved, decision.payload, decision.role or row.site.role)
             if decision.role is Role.EXACT and saved.want.place is None and row.slot == "other":
                 self.noise[saved.number] = Operand.of(saved.want.unit)
-        return Reader(stored, recipe, saved.want.tensor)
+        return Reader(stored, recipe, saved.want.layout)
+
+    def hold(self, row: Row, want: Wanted, reason: str) -> None:
+        """Somebody keeps the tensor as it is: autograd, or an `autograd.Function` on its ctx."""
+        t, key = want.tensor, want.key
+        row.reason = reason
+        first = self._kept.setdefault(key[0], row)
+        row.stored_bytes = self._rest.add(t, want.own, t.untyped_storage().nbytes())
+        if not row.stored_bytes:
+            row.shared_with = first.name
 
     def _leave(self, saved: Saved, reason: str) -> None:
         """Autograd keeps t itself; whoever stored a copy of it can read it there for nothing."""
-        row, (t, unit, _, key) = saved.row, saved.want
-        row.reason = reason
-        first = self._kept.setdefault(key[0], row)
-        row.stored_bytes = self._rest.add(t, saved.want.own, t.untyped_storage().nbytes())
-        if not row.stored_bytes:
-            row.shared_with = first.name
-        self.left.setdefault(key, []).append(saved)
+        row, (_, unit, _, key) = saved.row, saved.want
+        self.hold(row, saved.want, reason)
+        if key in self.left:
+            self.left[key].append(saved)
+        else:
+            self.left[key] = [saved]
+            self.left_in[key[0]] += 1
         stored = self._stored.get(key)
         if stored is not None and not stored.copied:
             stored.replace(Role.EXACT, Kept.of(unit))
@@ -235,7 +247,7 @@ class TensorStore:
             elif stored.relu and not beside(bits, payload):  # it was, but this code cannot tell
                 bits = self._packed(self._bits[key], unit, saved.parts)
             stored.replace(role, payload, bits=bits)
-        stored.site = row.name
+        stored.site = row.site.name
         self._values[key] = row
         row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
         row.precision = payload.codec.precision()
@@ -255,13 +267,14 @@ class TensorStore:
         """Store exactly what autograd kept by itself, and serve its slots from there."""
         payload = self.encode(unit, Keep())
         saves = self.left.pop(key)
+        self.left_in[key[0]] -= 1
         holder = saves[0].row
         self._own(key, stored, payload, holder)
         for saved in saves:
             t, row = saved.current, saved.row
             assert t is not None, "asked for when it was taken"
             with torch.no_grad():
-                reader = Reader(stored, View(unit_of(t)[1]), t)
+                reader = Reader(stored, View(unit_of(t)[1]), Layout.of(t))
             saved.raw.register_hooks(lambda _, reader=reader: reader, unpack)
             row.reason, row.fate, row.codec, row.stored_bytes = "", Fate.SHARED, "", 0
             row.shared_with = holder.name

@@ -18,7 +18,7 @@ from actzip.autograd.identity import node_of, tensors_in
 from actzip.autograd.slots import IDLE
 from actzip.autograd.slots.derivations import drops
 from actzip.autograd.transforms import INSIDE, is_transforming, untransformed
-from actzip.torch_private import get_tracing_state
+from actzip.torch_private import dispatch_modes, get_tracing_state, transform_level
 
 #: AccumulateGrad's sequence number: parameters end every walk.
 _LEAF = 2**64 - 1
@@ -84,6 +84,7 @@ class Watcher(TorchFunctionMode):
     def _open(self) -> None:
         with untransformed():
             self.forward_pass = self._begin()
+        self._deferred = self.forward_pass.deferred
         self._last = self._highest = _sequence_now()
         self._ahead = {_LEAF}
         self._others: list[range] = []  # nodes made while it was paused
@@ -116,8 +117,8 @@ class Watcher(TorchFunctionMode):
         if is_compiling():  # Dynamo traces this function: it must find nothing of ours
             traced(self.key)
             return func(*args, **(kwargs or {}))
-        inside = is_transforming()
-        if self.forward_pass.deferred.waits or func in _SPECIAL:
+        inside = transform_level() is not None or (dispatch_modes() and is_transforming())
+        if self._deferred.waits or func in _SPECIAL:
             self._before(func, args, inside)
         out = func(*args, **kwargs) if kwargs else func(*args)
         if inside:
@@ -128,12 +129,7 @@ class Watcher(TorchFunctionMode):
                 node = node_of(out)
                 # a number that was seen: the call made no node, as an edit under no_grad does not
                 if node is not None and (number := node._sequence_nr()) > self._last:
-                    if self.forward_pass.derives:
-                        self._made(node, number, func, args, kwargs, out)
-                    else:
-                        self._walk(node, number, args, kwargs)
-                    if self.forward_pass.copies.pending:
-                        self.forward_pass.returned(out)
+                    self._made(node, number, func, args, kwargs, out)
             elif isinstance(out, (tuple, list)):
                 for item in out:
                     if isinstance(item, Tensor) and (node := node_of(item)) is not None:
@@ -149,13 +145,18 @@ class Watcher(TorchFunctionMode):
         self, node: Any, number: int, func: Any, args: tuple[Any, ...], kwargs: Any, out: Tensor
     ) -> None:
         """The node of a call's result: if the call made no other, it can perhaps be made again."""
-        alone = number == self._highest + 1 and get_tracing_state() is None
-        late = alone and drops(func)  # made from what its node saves, which must be looked at first
-        if alone and not late:
-            self.forward_pass.made(node, func, args, kwargs, out)
+        forward_pass = self.forward_pass
+        alone = number == self._highest + 1 and forward_pass.derives
+        late = False  # made from what its node saves, which must be looked at first
+        if alone and forward_pass.is_cheap(node) and get_tracing_state() is None:
+            late = drops(func)
+            if not late:
+                forward_pass.made(node, func, args, kwargs, out)
         self._walk(node, number, args, kwargs)
         if late:
-            self.forward_pass.made(node, func, args, kwargs, out)
+            forward_pass.made(node, func, args, kwargs, out)
+        if forward_pass.copies.pending:
+            forward_pass.returned(out)
 
     def _before(self, func: Any, args: tuple[Any, ...], inside: bool) -> None:
         """What must be done before the op runs, perhaps inside a transform."""
@@ -193,10 +194,14 @@ class Watcher(TorchFunctionMode):
         """Visit this node, the one of that number, and what is new behind it."""
         if get_tracing_state() is not None:
             return  # torch.jit.trace would record what we do
+        forward_pass = self.forward_pass
         if number == self._last + 1:  # numbers are given in turn: no other is new
             self._last = number
-            self._highest = max(self._highest, number)
-            self.forward_pass.visit(node, number, args, kwargs)
+            if number > self._highest:
+                self._highest = number
+            forward_pass.visited = True
+            if type(node) not in IDLE:
+                forward_pass.visit(node, number, args, kwargs)
             return
         found = self._new(node, number)
         if not found:
@@ -207,31 +212,37 @@ class Watcher(TorchFunctionMode):
         if self._others:
             others = self._others
             found = [pair for pair in found if not any(pair[0] in numbers for numbers in others)]
-        self.forward_pass.visited = True
+        forward_pass.visited = True
         for number, node in found:
             if type(node) not in IDLE:
-                self.forward_pass.visit(node, number, args, kwargs)
+                forward_pass.visit(node, number, args, kwargs)
 
     def _new(self, node: Any, number: int) -> list[tuple[int, Any]]:
         """This node and all behind it that were not seen yet, with their numbers."""
         last, ahead = self._last, self._ahead
+        if number <= last or number in ahead:
+            return []
         top = number
         missing = number - last if len(ahead) == 1 else 0  # so many can be new; 0: nobody knows
-        found = []
+        found = [(number, node)]
+        seen = {number}
         stack = [node]
-        while stack:
-            node = stack.pop()
-            number = node._sequence_nr()
-            if number <= last or number in ahead:
-                continue
-            ahead.add(number)
-            found.append((number, node))
-            missing -= number <= top  # those of other threads have other numbers
-            if not missing:
-                break
-            for parent, _ in node.next_functions:
-                if parent is not None:
-                    stack.append(parent)
+        missing -= 1
+        while stack and missing:
+            for parent, _ in stack.pop().next_functions:
+                if parent is None:
+                    continue
+                number = parent._sequence_nr()
+                if number <= last or number in seen or number in ahead:
+                    continue
+                seen.add(number)
+                found.append((number, parent))
+                stack.append(parent)
+                missing -= number <= top  # those of other threads have other numbers
+        if missing == 0 and len(found) == top - last:  # all up to the top, and none above it
+            self._last = top
+            return found
+        ahead |= seen
         while last + 1 in ahead:
             last += 1
             ahead.remove(last)

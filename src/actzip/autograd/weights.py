@@ -28,11 +28,16 @@ class Weights:
 
 
 def _storages(root: nn.Module) -> set[int]:
-    # _parameters and _buffers: parameters() remembers each tensor in a set, which costs the most
-    found = set()
-    for module in root.modules():
+    # not parameters() or modules(), whose generators cost more than all the rest
+    found, seen, waiting = set(), {root}, [root]
+    while waiting:
+        module = waiting.pop()
         for t in (*module._parameters.values(), *module._buffers.values()):
             storage = None if t is None else storage_of(t)
             if storage is not None:
                 found.add(int(storage._cdata))
+        for child in module._modules.values():
+            if child is not None and child not in seen:
+                seen.add(child)
+                waiting.append(child)
     return found

@@ -13,7 +13,6 @@ from actzip.codecs.mask import BitMask
 from actzip.codecs.payload import Payload, PayloadError
 from actzip.codecs.rectified import Rectified
 from actzip.codecs.registry import register, registered
-from actzip.codecs.shape import Shape
 from actzip.codecs.split import Split
 from actzip.codecs.window import Window
 
@@ -31,7 +30,6 @@ __all__ = [
     "Payload",
     "PayloadError",
     "Rectified",
-    "Shape",
     "Split",
     "Window",
     "register",

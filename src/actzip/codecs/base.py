@@ -32,7 +32,7 @@ from torch import Tensor
 
 from actzip.codecs import unsettled
 from actzip.codecs.memory_order import dense_view, overlaps, row_major, unexpand
-from actzip.codecs.payload import Allocate, Coded, Payload, PayloadError, fresh, ours
+from actzip.codecs.payload import Allocate, Coded, Payload, PayloadError, fresh, made, ours
 from actzip.codecs.validate import fault, too_large
 from actzip.kernels.errors import DamagedError
 
@@ -53,8 +53,6 @@ class Codec(ABC):
     #: True when the codec must see the tensor in logical (row-major) order; otherwise it
     #: gets the elements in the order of memory and channels_last costs no copy.
     logical: ClassVar[bool] = False
-    #: False when decode leaves the values open and only shape, strides and dtype count.
-    decode_is_defined: ClassVar[bool] = True
 
     @property
     def keeps_zeros(self) -> bool:
@@ -79,24 +77,27 @@ class Codec(ABC):
         self.check(x)
         if x.requires_grad and torch.is_grad_enabled():
             x = x.detach()
-        stride = tuple(x.stride()) if not overlaps(x) else row_major(x.shape)
+        stride = x.stride()
+        if not x.is_contiguous() and overlaps(x):
+            stride = row_major(x.shape)
         return self._payload(x, stride, seed, self._encode(self._dense(x), seed, allocate))
 
     def _payload(
         self, x: Tensor, stride: tuple[int, ...], seed: int, coded: Tensor | Coded
     ) -> Payload:
         """The payload of x, with what the host knows and what it does not know yet."""
-        data = coded if isinstance(coded, Tensor) else coded.data
-        payload = ours(Payload(self, tuple(x.shape), stride, x.dtype, seed & _SEED_BITS, data))
-        if isinstance(coded, Coded):
-            if coded.known is not None:
-                object.__setattr__(payload, "known", coded.known)
-            if coded.word is not None:
-                loud = coded.unit > 0  # groups without room are NaN; a mask would just be wrong
-                unsettled.hold(payload, x, coded.word, coded.most, coded.unit, loud=loud)
+        shape, seed = tuple(x.shape), seed & _SEED_BITS
+        if not isinstance(coded, Coded):
+            return made(self, shape, stride, x.dtype, seed, coded)
+        payload = made(self, shape, stride, x.dtype, seed, coded.data, coded.known)
+        if coded.word is not None:
+            loud = coded.unit > 0  # groups without room are NaN; a mask would just be wrong
+            unsettled.hold(payload, x, coded.word, coded.most, coded.unit, loud=loud)
         return payload
 
     def decode(self, payload: Payload, out: Tensor | None = None) -> Tensor:
+        if payload.doubt is None and payload.made_by is None:
+            return self._write(payload, out, self._decode)
         if (other := self._other(payload)) is not None:
             return other.decode(payload, out)
         values = self._write(payload, out, self._decode)
@@ -106,7 +107,9 @@ class Codec(ABC):
         """The codec that keeps the tensor instead of this one, once the device has spoken."""
         if payload.doubt is not None:
             unsettled.look()
-        return payload.codec if payload.made_by is not None and payload.made_by == self else None
+        if payload.made_by is None:
+            return None
+        return payload.codec if payload.made_by == self else None
 
     def used(self, payload: Payload) -> Tensor:
         """The bytes of a settled payload without what was reserved in them."""
@@ -123,10 +126,10 @@ class Codec(ABC):
     ) -> Tensor:
         """Have `fill` write a dense tensor in the order of the original's memory."""
         out = self._room(payload, out)
-        if tuple(out.stride()) != payload.stride:
+        if out.stride() != payload.stride:
             # elements are stored in the order of the original's memory, not of this one's
             return out.copy_(self._write(payload, None, fill))
-        target = unexpand(out)
+        target = unexpand(out) if 0 in payload.stride else out
         dense = self._view(target)
         try:
             if dense is not None:
@@ -141,7 +144,8 @@ class Codec(ABC):
 
     def _room(self, payload: Payload, out: Tensor | None) -> Tensor:
         """Memory to decode this payload into: `out` if there is one and it fits."""
-        self._check_payload(payload)
+        if payload.codec is not self or not payload.made_here:
+            self._check_payload(payload)
         if out is not None:
             self._check_out(payload, out)
             return out
@@ -204,7 +208,8 @@ class Codec(ABC):
         """x's elements, each once, in the order in which they are coded."""
         if x.is_conj() or x.is_neg():
             x = x.resolve_conj().resolve_neg()
-        x = unexpand(x)
+        if 0 in x.stride():
+            x = unexpand(x)
         view = self._view(x)
         view = self._view(x.contiguous()) if view is None else view
         assert view is not None, "a contiguous tensor has a view in every order"
@@ -240,13 +245,12 @@ class Codec(ABC):
     @staticmethod
     def _trusted(payload: Payload) -> bool:
         """Whether nothing is read from the bytes to refuse damage: where that would be a wait."""
-        return payload.made_here and not unsettled.reading_is_free(payload.data.device)
+        data = payload.data
+        return payload.made_here and not unsettled.reading_is_free(data.device)
 
     @staticmethod
     def _check_out(payload: Payload, out: Tensor) -> None:
-        want = (payload.shape, payload.dtype, payload.data.device)
-        got = (tuple(out.shape), out.dtype, out.device)
-        if want != got:
-            raise ValueError(
-                f"out must be {want[0]} {want[1]} on {want[2]}, got {got[0]} {got[1]} on {got[2]}"
-            )
+        shape, dtype, device = payload.shape, payload.dtype, payload.data.device
+        if out.shape != shape or out.dtype != dtype or out.device != device:
+            got = f"{tuple(out.shape)} {out.dtype} on {out.device}"
+            raise ValueError(f"out must be {shape} {dtype} on {device}, got {got}")

@@ -224,7 +224,7 @@ class Dithered(Codec):
     def _decode(self, payload: Payload, out: Tensor) -> None:
         data = payload.data
         (first,) = payload.known or (int(data[0]) if data.numel() else _KEPT + 1,)
-        if first == _CODED:
+        if first == _CODED and out.numel():  # of nothing there are no codes
             flat = out.view(-1)
             kernels.of(out, "dithered").decode(data[1:], self._layout(out), payload.seed, flat)
         elif first == _KEPT and self.origin is not None:

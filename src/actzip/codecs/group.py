@@ -6,7 +6,6 @@ import dataclasses
 import functools
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from actzip import checks, kernels
@@ -74,7 +73,7 @@ class Group(Codec):
         return self.group_size, isinstance(self.bits, tuple)
 
     def check(self, x: Tensor) -> None:
-        super().check(x)
+        Codec.check(self, x)
         if isinstance(self.bits, tuple) and (x.dim() == 0 or x.shape[0] != len(self.bits)):
             raise ValueError(
                 f"Group was given bits for {len(self.bits)} samples, got a tensor of shape "
@@ -125,14 +124,20 @@ class Group(Codec):
         return int(isinstance(self.bits, tuple))
 
     def _view(self, x: Tensor) -> Tensor | None:
-        return super()._view(x) if isinstance(self.bits, tuple) else as_it_lies(x)
+        if not isinstance(self.bits, tuple):
+            return x if x.is_contiguous() else as_it_lies(x)
+        return super()._view(x)
 
     def _layout(self, x: Tensor) -> GroupLayout:
         if not isinstance(self.bits, tuple):
-            return _known(self, 1, x.numel(), (self.bits,), x.dtype)
+            each = (self.bits,)
+            return _known(1, x.numel(), self.group_size, each, self.rounding, self.zero, x.dtype)
         # an expanded batch is stored once, with the most precise of its samples
         bits = self.bits if x.shape[0] == len(self.bits) else (max(self.bits),)
-        return _layout(self, x.shape[0], x[0].numel() if x.shape[0] else 0, bits, x.dtype)
+        n = x[0].numel() if x.shape[0] else 0
+        return GroupLayout.of(
+            x.shape[0], n, self.group_size, bits, self.rounding, self.zero, x.dtype
+        )
 
     def least_bytes(self, x: Tensor) -> int:
         each = self.bits if isinstance(self.bits, tuple) else (self.bits,)
@@ -157,23 +162,14 @@ class Group(Codec):
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
         kernel, layout = kernels.of(out, "group"), self._layout(out)
-        data = self._codes(payload, layout)
+        data = unsqueeze(payload.data, layout) if self.entropy else payload.data
         kernel.decode(data, layout, payload.seed, out, self._trusted(payload))
 
     def _decode_mask(self, payload: Payload, out: Tensor) -> None:
         layout = self._layout(out)
-        kernels.of(out, "group").nonzero(self._codes(payload, layout), layout, out)
-
-    def _codes(self, payload: Payload, layout: GroupLayout) -> Tensor:
-        return unsqueeze(payload.data, layout) if self.entropy else payload.data
-
-
-def _layout(
-    codec: Group, samples: int, n: int, bits: tuple[int, ...], dtype: torch.dtype
-) -> GroupLayout:
-    rounding, zero = codec.rounding, codec.zero
-    return GroupLayout.of(samples, n, codec.group_size, bits, rounding, zero, dtype)
+        data = unsqueeze(payload.data, layout) if self.entropy else payload.data
+        kernels.of(out, "group").nonzero(data, layout, out)
 
 
 #: With one number of bits the same few layouts come in every step.
-_known = functools.lru_cache(maxsize=1024)(_layout)
+_known = functools.lru_cache(maxsize=1024)(GroupLayout.of)

@@ -83,6 +83,8 @@ class Payload:
         """The bytes without what was reserved: those that any backend writes for this tensor."""
         if self.doubt is not None:
             self.doubt.settle()
+        if self.doubt is not None:
+            self.doubt.refuse_if_lost()
         return self.codec.used(self)
 
     def decided(self, doubt: Doubt, word: int) -> None:
@@ -106,6 +108,26 @@ class Payload:
 
 
 _P = TypeVar("_P", bound=Payload)
+
+
+def made(
+    codec: Codec,
+    shape: tuple[int, ...],
+    stride: tuple[int, ...],
+    dtype: torch.dtype,
+    seed: int,
+    data: Tensor,
+    known: Any = None,
+) -> Payload:
+    """`ours` of a new payload; a frozen class sets its fields one by one, which takes longer."""
+    payload = object.__new__(Payload)
+    fields = payload.__dict__
+    fields["codec"], fields["shape"], fields["stride"] = codec, shape, stride
+    fields["dtype"], fields["seed"], fields["data"] = dtype, seed, data
+    fields["version"], fields["made_here"] = FORMAT, True
+    if known is not None:
+        fields["known"] = known
+    return payload
 
 
 def ours(payload: _P) -> _P:

@@ -23,8 +23,8 @@ def with_raw(
     Where the host may read how many elements are raw, there are just so many bytes more; elsewhere
     a room that holds a few (unsettled.py).
     """
-    item = x.element_size()
     if not unsettled.reading_is_free(x.device):
+        item = x.element_size()
         most = unsettled.room(x.numel(), group)
         data = allocate(size + most * item, x.device)
         word = encode(data[:size])

@@ -93,7 +93,7 @@ class Rectified(Codec):
     def _decode(self, payload: Payload, out: Tensor) -> None:
         data = payload.data
         (first,) = payload.known or (int(data[0]) if data.numel() else _CODED + 1,)
-        if first == _CODED:
+        if first == _CODED and out.numel():  # of nothing there are no codes
             self._dithered()._decode(payload, out)
             out.clamp_(min=0)
         elif first < _CODED:

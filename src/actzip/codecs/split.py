@@ -56,8 +56,6 @@ class Split(Codec):
     def __post_init__(self) -> None:
         if not isinstance(self.codec, Codec) or isinstance(self.codec, Split):
             raise ValueError(f"Split(codec=...) takes a codec that is no Split, got {self.codec!r}")
-        if not self.codec.decode_is_defined:
-            raise ValueError(f"{self.codec!r} keeps no values: there is nothing to split")
         checks.whole(self, "parts", least=1)
 
     @property

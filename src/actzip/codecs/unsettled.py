@@ -10,12 +10,13 @@ for, a value that does not fit) then keeps its tensor exactly instead.
 
 What is decoded before its word has come is right already: the device itself takes the tensor's
 values where the word is bad (`Doubt.correct`). So the values do not depend on when a word comes.
+A tensor that was edited meanwhile cannot help; if its word is bad, what was stored is lost, and
+reading it is refused (`EditedError`), as plain autograd refuses a saved tensor that was edited.
 """
 
 from __future__ import annotations
 
 import threading
-import warnings
 import weakref
 from dataclasses import dataclass
 from typing import Protocol
@@ -40,6 +41,10 @@ def reading_is_free(device: torch.device) -> bool:
 def room(elements: int, group: int) -> int:
     """Elements of raw groups for which a payload has room where their number is not known."""
     return min(elements, max(group, elements // _ROOM))
+
+
+class EditedError(RuntimeError):
+    """A tensor that did not fit its codec was edited in place before that was known."""
 
 
 class Doubtful(Protocol):
@@ -71,6 +76,21 @@ class Doubt:
         """Whether the tensor is no longer what was stored: it cannot help then."""
         return version_of(self.x) != self.version
 
+    def refuse_if_lost(self) -> None:
+        """Raise if neither the payload nor the tensor has the values: the one case that waits."""
+        if not self.edited:
+            return
+        if not is_capturing(self.x.device) and int(self.word) <= self.most:
+            return
+        raise EditedError(
+            f"a tensor of shape {tuple(self.x.shape)} that is needed for gradient computation was "
+            f"modified by an inplace operation: it is at version {version_of(self.x)} and was "
+            f"saved at version {self.version}. It could not be stored by its codec (mostly: more "
+            "values that are no numbers than there was room for), and the edit came before that "
+            "was known. Without actzip autograd refuses such an edit as well: use the "
+            "out-of-place form of the operation."
+        )
+
     @property
     def told(self) -> tuple[Tensor, int, int]:
         """Word, limit and unit, without the tensor."""
@@ -83,6 +103,7 @@ class Doubt:
     def correct(self, values: Tensor, *, mask: bool = False) -> Tensor:
         """`values` as decoded, or the tensor's own where the word is bad; the host asks nothing."""
         if self.edited:
+            self.refuse_if_lost()
             return values
         target = unexpand(values)
         own = self.x[tuple(slice(0, size) for size in target.shape)]
@@ -175,21 +196,10 @@ def _read(batch: _Batch) -> None:
         if holder is None or holder.doubt is None:
             continue
         doubt = holder.doubt
-        object.__setattr__(holder, "doubt", None)
         if word > doubt.most and doubt.edited:
-            _warn(holder, doubt)
-        else:
-            holder.decided(doubt, word)
-
-
-def _warn(holder: Doubtful, doubt: Doubt) -> None:
-    warnings.warn(
-        f"{getattr(holder, 'codec', holder)!r}: a tensor of shape {tuple(doubt.x.shape)} could not "
-        "be stored so (mostly: more values that are no numbers than there was room for, which come "
-        "back as NaN), and was edited before that was known. Keep this tensor with Keep().",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+            continue  # the doubt stays, and refuses whoever reads
+        object.__setattr__(holder, "doubt", None)
+        holder.decided(doubt, word)
 
 
 def version_of(x: Tensor) -> int:

@@ -23,7 +23,7 @@ from actzip.memory.sizes import read_bytes
 from actzip.tasks.config import Config, make
 from actzip.tasks.max_batch_search import Largest, StepError, Try, attempt, available, floor, search
 from actzip.tasks.method_spec import label
-from actzip.tasks.ranks import alone
+from actzip.tasks.ranks import started
 from actzip.tasks.run_folder import replace_text
 
 
@@ -64,10 +64,14 @@ def max_batch(
     """Find the largest batch of each method by real steps in fresh processes.
 
     A batch fits when its steps end and the process never had more resident memory than the limit.
+    Under torchrun as many processes train together in every try, and batch and limit are those of
+    each.
     """
     console = options.console(as_json)
+    rank, world = started()
+    if rank:
+        return  # the first one searches, with processes of its own
     with options.refusals():
-        alone("max-batch")
         nbytes = read_bytes(memory)
         configs = _configs(context.params, nbytes)
         options.check_file(out)
@@ -77,7 +81,7 @@ def max_batch(
     try:
         for config in configs:
             first = found[0].batch if found and found[0].batch else start
-            found.append(_largest(config, nbytes, min(first, most), most, within, console))
+            found.append(_largest(config, nbytes, min(first, most), most, within, console, world))
     except KeyboardInterrupt:
         stopped = True
     except StepError as error:
@@ -86,7 +90,10 @@ def max_batch(
         used = configs[0].device
         legend = LEGEND if used == "cpu" else ON_DEVICE
         console.print(table(found, configs[0]), legend.format(limit=shown(nbytes), device=used))
-        values = {"torch": torch.__version__, "limit": nbytes, "within": within}
+        if world > 1:
+            console.print(f"{world} processes train together; all figures are those of each.")
+        values: dict[str, Any] = {"torch": torch.__version__, "limit": nbytes, "within": within}
+        values["processes"] = world
         values["config"] = configs[0].plain()
         values["found"] = [{**each.plain(), "ratio": ratio(each, found)} for each in found]
         if as_json:
@@ -137,13 +144,19 @@ def _say_floor(config: Config, limit: int, console: Console) -> None:
 
 
 def _largest(
-    config: Config, limit: int, start: int, most: int, within: float, console: Console
+    config: Config,
+    limit: int,
+    start: int,
+    most: int,
+    within: float,
+    console: Console,
+    world: int,
 ) -> Largest:
     tries: list[Try] = []
     name = label(config.method, config.options)
 
     def tried(batch: int) -> bool:
-        found = attempt(replace(config, batch=batch), limit)
+        found = attempt(replace(config, batch=batch), limit, world)
         tries.append(found)
         peak = "" if found.resident_peak is None else f", {shown(found.resident_peak)}"
         text = f"fits{peak}" if found.fits else f"does not fit: {found.why}{peak}"

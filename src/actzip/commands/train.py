@@ -68,6 +68,9 @@ def train(
     strict: options.Strict = None,
     threads: options.Threads = None,
     device: options.Device = None,
+    fsdp: Annotated[
+        bool, options.option("Under torchrun: spread the weights over all processes, too.")
+    ] = False,
     out: Annotated[
         Path | None, options.option("Folder for metrics, state, result and report.")
     ] = None,
@@ -84,7 +87,7 @@ def train(
     train one model together, each with its part of every batch.
     """
     with options.refusals():
-        ranks = joined()
+        ranks = joined(fsdp)
         jobs = _jobs(context.params, ranks)
         loop = jobs[0].loop()  # also when it runs elsewhere: what cannot work says so now
         loop.check()

@@ -15,123 +15,12 @@ from typing import Any
 from torch import Tensor
 from torch.fx import Node
 
-from actzip.compiled import names
+from actzip.compiled import functions, names
 from actzip.control.op import UNKNOWN, Op
 from actzip.methods.base import Role
 
 _NOTHING, _SHAPE, _LINEAR, _CURVED, _EXACT = range(5)
 
-#: The elements, in another order or place, in another dtype, or summed.
-_PASS = frozenset(
-    [
-        "view",
-        "_unsafe_view",
-        "reshape",
-        "permute",
-        "transpose",
-        "t",
-        "expand",
-        "squeeze",
-        "unsqueeze",
-        "slice",
-        "select",
-        "split",
-        "split_with_sizes",
-        "unbind",
-        "clone",
-        "alias",
-        "detach",
-        "_to_copy",
-        "convert_element_type",
-        "contiguous",
-        "neg",
-        "sum",
-        "mean",
-        "cat",
-        "stack",
-        "add",
-        "sub",
-        "rsub",
-        "roll",
-        "flip",
-        "repeat",
-        "as_strided",
-        "diagonal",
-        "constant_pad_nd",
-        "slice_scatter",
-        "select_scatter",
-        "slice_backward",
-        "select_backward",
-        "copy",
-        "lift_fresh_copy",
-        "_reshape_alias",
-        "unfold",
-        "movedim",
-        "cumsum",
-        "broadcast_in_dim",
-        "upsample_nearest2d",
-        "avg_pool2d",
-        "_adaptive_avg_pool2d",
-        "pixel_shuffle",
-        "pixel_unshuffle",
-        "tril",
-        "triu",
-    ]
-)
-#: The same of one of their arguments, by its place; the others are indices and masks.
-_PLACED: dict[str, tuple[int, ...]] = {
-    **dict.fromkeys(("index_select", "index", "_unsafe_index", "embedding", "gather"), (0,)),
-    **dict.fromkeys(("masked_fill", "embedding_dense_backward"), (0,)),
-    **dict.fromkeys(("index_put", "_unsafe_index_put"), (0, 2)),
-    **dict.fromkeys(("scatter", "scatter_add", "index_add", "_unsafe_masked_index"), (0, 3)),
-    "_unsafe_masked_index_put_accumulate": (0, 3),
-}
-_PRODUCT = frozenset(
-    [
-        "mul",
-        "mm",
-        "bmm",
-        "addmm",
-        "baddbmm",
-        "matmul",
-        "convolution",
-        "dot",
-        "mv",
-        "addmv",
-        "addcmul",
-        "linear",
-        "addbmm",
-        "outer",
-        "einsum",
-        "tensordot",
-    ]
-)
-_SMOOTH = frozenset(
-    [
-        "erf",
-        "exp",
-        "tanh",
-        "sigmoid",
-        "sin",
-        "cos",
-        "square",
-        "silu",
-        "gelu",
-        "mish",
-        "softplus",
-        "_softmax",
-        "_log_softmax",
-        "exp2",
-        "expm1",
-        "erfc",
-        "atan",
-        "sinh",
-        "cosh",
-    ]
-)
-_POINTWISE = frozenset(["add", "sub", "rsub", "mul", "div", "where", "addcmul", "fma"])
-#: Of a ReLU's result these ask one bit.
-_SIGN = frozenset(["le", "gt", "threshold_backward"])
 _GETITEM = operator.getitem
 
 
@@ -193,19 +82,19 @@ class _Walk:
     def _reach(self, node: Node, level: int, slot: str, why: str) -> None:
         if level != _SHAPE:
             self.levels[node] = level
-        if level > self.strongest[0]:
+        # of readers with equal needs the one whose op came first in forward: eager names that
+        again = level == self.strongest[0] and any(a in self.same for a in node.all_input_nodes)
+        if level > self.strongest[0] or again:
             self.strongest, self.why = (level, node, slot), why if level == _EXACT else ""
 
     def _is_view(self, node: Node) -> bool:
-        name = names.function(node.target)
-        views = "view reshape permute transpose t alias detach clone _unsafe_view contiguous"
-        is_view = name in views.split() or name in ("_to_copy", "convert_element_type")
+        is_view = names.function(node.target) in functions.ITSELF
         return is_view and all(a in self.same for a in node.all_input_nodes if a in self.levels)
 
     def _is_sign(self, node: Node) -> bool:
         """A ReLU's backward, or the comparison that it was taken apart into."""
         name = names.function(node.target)
-        if not self.relu or name not in _SIGN:
+        if not self.relu or name not in functions.SIGN:
             return False
         which, zero = (1, 2) if name == "threshold_backward" else (0, 1)
         if len(node.args) <= zero or node.args[zero] != 0 or node.args[which] not in self.same:
@@ -216,7 +105,7 @@ class _Walk:
 
     def _spread(self, node: Node) -> None:
         """Statistics of a norm are spread over what they are the statistics of."""
-        if names.function(node.target) not in _POINTWISE:
+        if names.function(node.target) not in functions.POINTWISE:
             return
         mine = node.meta.get("val")
         for a in node.all_input_nodes:
@@ -236,14 +125,14 @@ class _Walk:
         if any(self._touches(v) for v in node.kwargs.values()):
             return _EXACT, "", _named(node)
         slot = self._slot(node, reached[0][0])
-        if name in _PLACED:
-            right = all(i in _PLACED[name] for i, _ in reached)
+        if name in functions.PLACED:
+            right = all(i in functions.PLACED[name] for i, _ in reached)
             return (most if right else _EXACT), slot, _named(node)
         if names.is_backward(node.target):
             return self._table(node, reached, most)
-        if name in _PASS:
+        if name in functions.PASS:
             return most, slot, ""
-        if name in _PRODUCT:
+        if name in functions.PRODUCT:
             touching = sum(1 for _, a in reached)
             return (_CURVED if touching > 1 else most), slot, ""
         if name == "div":
@@ -251,11 +140,11 @@ class _Walk:
         if name == "where":
             first = any(i == 0 for i, _ in reached)
             return (_EXACT if first else most), slot, _named(node)
-        if name in _SMOOTH:
+        if name in functions.SMOOTH:
             return max(most, _CURVED), slot, ""
         if name == "pow" and _is_whole_power(node):
             return max(most, _CURVED), slot, ""
-        if name in ("empty_like", "zeros_like", "ones_like", "full_like", "new_zeros", "sym_size"):
+        if name in functions.SHAPE:
             return _SHAPE, slot, ""
         return _EXACT, slot, _named(node)
 
@@ -310,7 +199,7 @@ class _Walk:
         return self._of(role, node, slot)
 
     def _of(self, role: Role, node: Node, slot: str) -> Effect:
-        target = _whole(node)
+        target = whole(node)
         if target is not node.target:  # a part of it, which has other names for its arguments
             slot = names.slot_for(target, role) or slot
         return Effect(
@@ -326,7 +215,7 @@ _LEVEL = {
 }
 
 
-def _whole(node: Node) -> Any:
+def whole(node: Node) -> Any:
     """The function that was called, or the one that this is a part of after decomposition."""
     original = node.meta.get("original_aten")
     return original if original is not None and names.function(original) else node.target

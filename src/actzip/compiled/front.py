@@ -22,6 +22,7 @@ from actzip.codecs.base import Codec
 from actzip.codecs.keep import Keep
 from actzip.codecs.mask import BitMask
 from actzip.compiled import installation, ops
+from actzip.compiled.eager_calls import EagerCalls
 from actzip.compiled.rewrite import Wish
 from actzip.compiled.sites import site_of
 from actzip.methods.base import Policy
@@ -43,7 +44,8 @@ class Front(ops.Hearer):
         policy: Callable[[], Policy],
         min_bytes: int,
         root: Callable[[], nn.Module | None],
-        begin: Callable[[nn.Module | None], ForwardPass],
+        begin: Callable[[nn.Module | None, bool], ForwardPass],
+        wants: Callable[[], bool],
         finish: Callable[[ForwardPass], None],
         failures: Failures,
     ):
@@ -52,12 +54,14 @@ class Front(ops.Hearer):
         self.graphs = False  #: whether something was compiled inside the session
         self._policy, self._min_bytes, self._root = policy, min_bytes, root
         self._begin, self._finish = begin, finish
+        self.calls = EagerCalls(wants)
         self._local = threading.local()
         LISTENERS[key] = self
 
     def remove(self) -> None:
         """The session is over: its graphs run on without it."""
         LISTENERS.pop(self.key, None)
+        self.calls.remove()
         installation.removed(self)
 
     # -- a graph is compiled ---------------------------------------------------------------
@@ -73,6 +77,10 @@ class Front(ops.Hearer):
         kind = None if root is None else type(root)
         return Wish(self.key, self._policy(), self._min_bytes, kind)
 
+    def can_look(self) -> bool:
+        """The model runs compiled: whether its next call can run uncompiled."""
+        return self.calls.can_look(self._root())
+
     # -- a graph runs ----------------------------------------------------------------------
 
     def begin(self, graph: dict[str, Any]) -> int:
@@ -85,7 +93,8 @@ class Front(ops.Hearer):
 
     def _open(self, graph: dict[str, Any]) -> int:
         running = [w for w in nesting.at_work() if w.key == self.key]
-        trace = running[-1].forward_pass if running else self._begin(self._root())
+        begin = self._begin
+        trace = running[-1].forward_pass if running else begin(self._root(), self.can_look())
         path, seed = trace.compiled()
         path = ".".join(part for part in path.split(".") if part and part != "_orig_mod")
         run = _Run(trace, path, int(graph["packs"]), not running)
@@ -110,6 +119,8 @@ class Front(ops.Hearer):
         try:
             run: _Run | None = getattr(self._local, "run", None)
             policy = self._policy() if run is None else run.trace.policy
+            if site["input"] and (run is None or run.trace.is_weight(x)):
+                return Keep()
             found = policy.codec(site_of(site, run.path if run else ""), x)
         except Exception as error:
             if not self.failures.contain(error):

@@ -5,31 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from actzip.compiled import names
+from actzip.compiled import functions, names
 from actzip.compiled.effect import hint
-
-SAME = frozenset(("alias", "detach"))
-_VIEWS = frozenset(
-    [
-        "alias",
-        "detach",
-        "view",
-        "_unsafe_view",
-        "permute",
-        "transpose",
-        "t",
-        "expand",
-        "squeeze",
-        "unsqueeze",
-        "slice",
-        "select",
-        "as_strided",
-        "reshape",
-        "split_with_sizes",
-        "split",
-    ]
-)
-_NOISE = ("rand", "dropout", "bernoulli", "normal", "philox", "rng")
 
 
 def mask_side(home: Node, signs: set[Node]) -> set[Node]:
@@ -38,7 +15,7 @@ def mask_side(home: Node, signs: set[Node]) -> set[Node]:
     def only(node: Node) -> bool:
         if node in signs:
             return True
-        views = names.function(node.target) in _VIEWS and bool(node.users)
+        views = names.function(node.target) in functions.VIEWS and bool(node.users)
         return views and all(only(user) for user in node.users)
 
     return {user for user in home.users if only(user)}
@@ -48,7 +25,7 @@ def active(fw: GraphModule, static: set[Node]) -> set[Node]:
     """What depends on the batch or on chance."""
     found: set[Node] = set()
     for node in fw.graph.nodes:
-        chance = any(word in names.function(node.target) for word in _NOISE)
+        chance = any(word in names.function(node.target) for word in functions.NOISE)
         is_input = node.op == "placeholder" and node not in static
         if is_input or chance or any(a in found for a in node.all_input_nodes):
             found.add(node)
@@ -57,8 +34,7 @@ def active(fw: GraphModule, static: set[Node]) -> set[Node]:
 
 def same(node: Node) -> Node:
     """The tensor itself, whatever it is called and shaped now."""
-    same = ("alias", "detach", "view", "_unsafe_view", "reshape")
-    while names.function(node.target) in same and isinstance(node.args[0], Node):
+    while names.function(node.target) in functions.RESHAPED and isinstance(node.args[0], Node):
         node = node.args[0]
     return node
 
@@ -68,15 +44,26 @@ def root(node: Node) -> Node:
     while node.op == "call_function":
         name = names.function(node.target)
         source = node.args[0] if node.args else None
-        if name in _VIEWS and isinstance(source, Node):
+        if name in functions.VIEWS and isinstance(source, Node):
             node = source
         elif getattr(node.target, "__name__", "") == "getitem" and isinstance(source, Node):
-            if names.function(source.target) not in _VIEWS:
+            if names.function(source.target) not in functions.VIEWS:
                 break
             node = source
         else:
             break
     return node
+
+
+def is_written(node: Node) -> bool:
+    """Whether an op of the graph writes to this tensor, or to a view of it."""
+    for user in node.users:
+        name = names.function(user.target)
+        if name.endswith("_") and user.args and user.args[0] is node:
+            return True
+        if name in functions.VIEWS and is_written(user):
+            return True
+    return False
 
 
 def shares(val: Tensor) -> bool:

@@ -27,7 +27,8 @@ from actzip.warning import warn
 if TYPE_CHECKING:
     from actzip.compiled.front import Front
 
-_FORMAT = "actzip.compiled 4"  #: changes when graphs are rewritten in another way
+_FORMAT = "actzip.compiled 5"  #: changes when graphs are rewritten in another way
+_KWARGS = {"num_fwd_outputs", "static_lifetime_input_indices"}  #: what must be known of a graph
 _lock = threading.RLock()
 _sessions: weakref.WeakKeyDictionary[Any, list[weakref.ref[Front]]] = weakref.WeakKeyDictionary()
 _fronts: weakref.WeakSet[Front] = weakref.WeakSet()
@@ -122,11 +123,17 @@ def _apply(fw: Any, bw: Any, kwargs: dict[str, Any]) -> None:
             "part that has a session of its own by itself"
         )
         return
+    if fronts and not kwargs.keys() >= _KWARGS:
+        _once(
+            "this torch partitions compiled graphs in a way that actzip does not know: they are "
+            "left as they are"
+        )
+        return
     for front in fronts:
         before = copy.deepcopy(fw.graph), copy.deepcopy(bw.graph)
         try:
-            static = kwargs.get("static_lifetime_input_indices")
-            rewrite(fw, bw, kwargs["num_fwd_outputs"], list(static or ()), front.wish())
+            static = list(kwargs["static_lifetime_input_indices"] or ())
+            rewrite(fw, bw, kwargs["num_fwd_outputs"], static, front.wish())
         except Exception as error:
             fw.graph, bw.graph = before
             if is_debugging():

@@ -98,8 +98,13 @@ def visible(codec: Codec, shape: Sequence[int], dtype: torch.dtype, signs: bool 
         data = codec._layout(torch.empty(numel, dtype=dtype, device="meta")).offsets[-1]
     else:
         return HEAD
-    mask = -(-numel // 8) if signs and not codec.keeps_mask else 0
+    mask = -(-numel // 8) if signs and not _has_mask(codec) else 0
     return HEAD + data + 8 * len(shape) + len(to_words(codec)) + mask
+
+
+def _has_mask(codec: Codec) -> bool:
+    """Whether a ReLU's mask can be read from its code."""
+    return codec.keeps_mask or isinstance(codec, BitMask)
 
 
 def _begin(graph: str) -> Tensor:
@@ -114,7 +119,7 @@ def _pack(x: Tensor, seed: Tensor, site: str, number: int) -> Tensor:
         constant = said.get("codec")
         codec = from_words(constant) if constant else listener.codec(said, x)
         # the readers of a ReLU's mask need every bit of it
-        bits = BitMask().encode(x).data if said["signs"] and not codec.keeps_mask else None
+        bits = BitMask().encode(x).data if said["signs"] and not _has_mask(codec) else None
         mask = 0 if bits is None else bits.numel()
         payload = _encode(codec, x, seed_at(int(seed), number + 1), mask)
         listener.packed(said, number, x, payload.codec, payload.nbytes + mask)

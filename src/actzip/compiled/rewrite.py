@@ -3,13 +3,12 @@
 The partitioner has split the joint graph: forward returns the user's outputs and then everything
 that it saves, and backward has a placeholder of the same name for each. A saved tensor is packed
 after its last use in forward and unpacked before its first use in backward. Left as they are:
-parameters and what is made of them alone, inputs and outputs of the graph, constants, numbers.
+parameters and what is made of them alone, constants, numbers.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +19,10 @@ from torch.fx import GraphModule, Node
 from actzip.codecs import BitMask, Index
 from actzip.codecs.base import Codec
 from actzip.codecs.serial import to_words
-from actzip.compiled import names, ops
+from actzip.compiled import functions, names, ops
 from actzip.compiled.effect import Effect, effect, hint
-from actzip.compiled.graph_nodes import SAME, active, mask_side, root, same, shares
-from actzip.compiled.sites import module_path, site_of
+from actzip.compiled.graph_nodes import active, is_written, mask_side, root, same, shares
+from actzip.compiled.sites import Readers, site_of
 from actzip.compiled.symbols import Symbols
 from actzip.methods.base import Policy, Role, Stateless
 
@@ -74,9 +73,8 @@ class _Plan:
         inputs = fw.graph.find_nodes(op="placeholder")
         self.static = {inputs[i] for i in static if i < len(inputs)}
         self.active = active(fw, self.static)
-        self.held = {root(o) for o in self.outputs[:first] if isinstance(o, Node)}
         self.homes = {n.name: n for n in bw.graph.find_nodes(op="placeholder")}
-        self.occurrences: Counter[tuple[str, str, str]] = Counter()
+        self.readers = Readers(fw, wish.root)
         self.left: list[dict[str, Any]] = []
         self._merge()
         self.saved = list(self._find())
@@ -101,7 +99,9 @@ class _Plan:
             if not isinstance(node, Node) or not isinstance(node.meta.get("val"), Tensor):
                 continue
             origin = node
-            while names.function(origin.target) in SAME and isinstance(origin.args[0], Node):
+            while names.function(origin.target) in functions.ALIASES and isinstance(
+                origin.args[0], Node
+            ):
                 origin = origin.args[0]
             first = firsts.setdefault(origin, node)
             here, there = self.homes.get(node.name), self.homes.get(first.name)
@@ -135,31 +135,26 @@ class _Plan:
         found, role = saved.effect, saved.effect.role
         if not saved.val.dtype.is_floating_point:
             role = Role.MASK if saved.val.dtype is torch.bool else Role.INDEX
-        module = module_path(found.reader, self.wish.root) or module_path(
-            saved.node, self.wish.root
-        )
-        where = (module, found.node or "Unused", found.slot)
+        module, node, slot, occurrence = self.readers.name(saved.node, found)
         saved.site = {
             "session": self.wish.key,
             "module": module,
-            "node": where[1],
-            "slot": found.slot,
-            "occurrence": self.occurrences[where],
+            "node": node,
+            "slot": slot,
+            "input": root(saved.node).op == "placeholder",
+            "occurrence": occurrence,
             "role": role.value,
             "relu": relu,
             "signs": bool(found.signs),
             "maker": names.node_name(root(saved.node).target),
         }
-        self.occurrences[where] += 1
 
     def _untouchable(self, saved: Saved) -> str:
         node, val = saved.node, saved.val
-        if node.op == "placeholder":
+        if saved.site["input"] and not val.dtype.is_floating_point:
             return "an input of the compiled graph: whoever made it holds it"
-        if root(node) in self.held:
-            return "an output of the compiled graph: it lives anyway"
-        if root(node).op == "placeholder":
-            return "a view of an input of the compiled graph"
+        if saved.site["input"] and is_written(root(node)):
+            return "an input that the compiled graph writes to"
         if node.meta.get("saved_tensor_with_no_vc_check", False):
             return "kept on a Function's context, which the graph passes on as it is"
         if val.layout != torch.strided or shares(val):
@@ -182,6 +177,8 @@ class _Plan:
                 codec = self.wish.policy.codec(here, saved.val)
                 if codec is None:
                     return self.wish.policy.reason(here)
+                if saved.site["input"]:  # a weight for all that is known: the session looks at it
+                    codec = None
             else:
                 visible = ops.HEAD
         elif role is Role.GEOMETRY:

@@ -1,13 +1,22 @@
-"""Where in the model a saved tensor of a compiled graph is, in words and as a site."""
+"""Where in the model a saved tensor of a compiled graph is, in words and as a site.
+
+The names are those that the eager front end has for the same tensor, as far as graphs tell: methods
+that learn do so from eager passes (uncompiled.py), and look up what they learned by these names.
+"""
 
 from __future__ import annotations
 
+import operator
 import re
+from collections import Counter
 from typing import Any
 
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from actzip.autograd import slots
+from actzip.autograd.slots.lookup import TABLE
+from actzip.compiled import functions, names
+from actzip.compiled.effect import Effect, whole
 from actzip.methods.base import Role, Site, site
 
 
@@ -18,6 +27,69 @@ def site_of(said: dict[str, Any], prefix: str) -> Site:
     relu = bool(said["relu"])
     where = (module, said["node"], said["slot"], int(said["occurrence"]))
     return site(*where, Role(said["role"]), relu, slots.op(said["node"]), maker)
+
+
+class Readers:
+    """The autograd nodes that a graph was traced from, by the numbers that backward's have, too."""
+
+    def __init__(self, fw: GraphModule, root: type | None):
+        self._root = root
+        self._ops: dict[int, Node] = {}
+        self._places: dict[int, int] = {}  # among the ops of its kind in its module
+        self._taken: set[tuple[str, str, str, int]] = set()
+        seen: Counter[tuple[str, str]] = Counter()
+        for node in fw.graph.nodes:
+            number = node.meta.get("seq_nr")
+            moves = names.function(node.target) in ("", *functions.VIEWS)
+            if node.op != "call_function" or number is None or moves or number in self._ops:
+                continue
+            where = module_path(node, root), names.node_name(whole(node))
+            self._ops[number], self._places[number] = node, seen[where]
+            seen[where] += 1
+
+    def name(self, saved: Node, found: Effect) -> tuple[str, str, str, int]:
+        """Module, node, slot and occurrence of what reads a saved tensor; no two are the same."""
+        number = -1 if found.reader is None else found.reader.meta.get("seq_nr", -1)
+        op = self._ops.get(number)
+        if op is None:
+            module = module_path(found.reader, self._root) or module_path(saved, self._root)
+        else:
+            module = module_path(op, self._root)
+        node, slot = (found.node, found.slot) if op is None else _slot(saved, found, op)
+        place = self._places.get(number, 0)
+        while (module, node, slot, place) in self._taken:
+            place += 1
+        self._taken.add((module, node, slot, place))
+        return module, node or "Unused", slot, place
+
+
+def _slot(saved: Node, found: Effect, op: Node) -> tuple[str, str]:
+    """The node of a forward op, and the slot in which it has the tensor."""
+    target = whole(op)
+    node = names.node_name(target)
+    known = TABLE.get(node)
+    if known is None:
+        return found.node, found.slot
+    tensor = _itself(saved)
+    for argument, given in zip(names.arguments(op.target), op.args, strict=False):
+        if isinstance(given, Node) and _itself(given) is tensor and argument in known.slots:
+            return node, argument
+    made = tensor.args[0] if tensor.target is operator.getitem else tensor
+    if made is op:
+        results = [slot for slot in ("output", "result", "result0") if slot in known.slots]
+        return node, results[0] if results else found.slot
+    slot = found.slot if found.slot in known.slots else names.slot_for(target, found.role)
+    return (node, slot) if slot else (found.node, found.slot)
+
+
+def _itself(node: Node) -> Node:
+    """The tensor, before it was turned around or cast."""
+    while names.function(node.target) in (*functions.ITSELF, "expand"):
+        source = node.args[0]
+        if not isinstance(source, Node):
+            break
+        node = source
+    return node
 
 
 def module_path(node: Node | None, root: type | None) -> str:

@@ -66,14 +66,24 @@ class BoundedSite:
         else:  # a dithered error is uniform within ±eb: its variance is eb²/3
             full = 3 * (nonzero(r) if self.dense else 1.0)
             q, t = r.channel_parameter / full, r.channel_input / full
-        if not self.channels:
+        if not self._by_channel:
             q, t = q.sum().view(1), t.sum().view(1)
         return q.numpy(), t.numpy()
 
     @cached_property
+    def _by_channel(self) -> bool:
+        """Of three dimensions a BatchNorm takes the second for channels, other ops the last: then
+        they saw other peaks, and one error is for all."""
+        first, *others = (limit.reading.peak.numpy() for limit in self.limits.values())
+        return self.channels and all(
+            p.shape == first.shape and np.allclose(p, first) for p in others
+        )
+
+    @cached_property
     def peak(self) -> Floats:
         found = [limit.reading.peak.numpy() for limit in self.limits.values()]
-        largest: Floats = np.max([p if self.channels else p.max(keepdims=True) for p in found], 0)
+        each = [p if self._by_channel else p.max(keepdims=True) for p in found]
+        largest: Floats = np.max(each, 0)
         return np.maximum(largest, float(np.finfo(np.float32).tiny))
 
 

@@ -15,10 +15,7 @@ from actzip.instance import DEFAULT_METHOD, apply_to_instance, check
 
 
 class CompressedAC(ActivationCheckpointing):
-    """Nothing is computed again: what autograd saves is kept compressed.
-
-    Leave the blocks uncompiled, because compiled graphs are left alone.
-    """
+    """Nothing is computed again: what autograd saves is kept compressed."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(ActivationCheckpointing.Config):

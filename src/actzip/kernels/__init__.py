@@ -32,10 +32,11 @@ BACKENDS = {"cpu": ("native", "reference")}
 #: All forms; the reference has every one.
 FORMS = (
     *("group", "dual", "mask", "index", "window", "cast", "planes", "fixedpoint", "bounded"),
-    *("bounded_entropy", "dithered", "entropy", "norm"),
+    *("bounded_entropy", "dithered", "norm", "entropy"),
 )
 _FORMS = {"native": native.FORMS, "triton": triton.FORMS}
-_MODULES: dict[tuple[str, str], ModuleType] = {}
+#: The modules that were asked for, by what was forced, type of device and form.
+_MODULES: dict[tuple[str | None, str, str], ModuleType] = {}
 
 
 def backend_name(device: torch.device | str = "cpu") -> str:
@@ -53,8 +54,8 @@ def backend_of(device: torch.device | str, form: str) -> str:
 def handed_out(device: torch.device | str) -> dict[str, str]:
     """Forms whose kernels somebody in this process has asked for, for a device like this one and
     the present choice of backends, with the backend that gave them."""
-    best = backend_name(device)
-    return {form: backend_of(device, form) for form in FORMS if (best, form) in _MODULES}
+    kind = torch.device(device).type
+    return {form: backend_of(device, form) for form in FORMS if (FORCED, kind, form) in _MODULES}
 
 
 def _backends(kind: str) -> tuple[str, ...]:
@@ -95,13 +96,12 @@ def of(tensor: Tensor, form: Literal["norm"]) -> forms.NormForm: ...
 def of(tensor: Tensor, form: Literal["entropy"]) -> forms.EntropyForm: ...
 def of(tensor: Tensor, form: str) -> object:
     """The module of kernels for this form that fits the tensor's device."""
-    fake = planning.is_fake(tensor)
+    fake = planning.active and planning.is_fake(tensor)
     if fake and form in without_values.FORMS:
         return without_values
-    order = ("reference",) if fake else _backends(tensor.device.type)
-    key = (order[0], form)
-    module = _MODULES.get(key)
+    kind = "" if fake else "cpu" if tensor.is_cpu else tensor.device.type
+    module = _MODULES.get((FORCED, kind, form))
     if module is None:
-        name = backend_of(tensor.device, form)
-        module = _MODULES[key] = importlib.import_module(f"{__name__}.{name}.{form}")
+        name = "reference" if fake else backend_of(tensor.device, form)
+        module = _MODULES[FORCED, kind, form] = importlib.import_module(f"{__name__}.{name}.{form}")
     return module

@@ -11,6 +11,7 @@ import functools
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from actzip.kernels.reference.planes import packed_size
 
@@ -45,6 +46,17 @@ class GroupLayout:
         for bits in self.bits:
             at.append(at[-1] + packed_size(self.n, bits))
         return at
+
+    @functools.cached_property
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """Bits and offsets of the rows as the C++ library reads them.
+
+        Layouts with one number of bits repeat in every step and are kept, and this with them. Those
+        with bits for each sample are not: tables that stay for long would sit between the free
+        blocks of malloc's heap, which then never come together again.
+        """
+        bits = torch.tensor(self.bits, dtype=torch.uint8)
+        return bits, torch.tensor(self.offsets, dtype=torch.int64)
 
     @staticmethod
     def of(

@@ -40,6 +40,7 @@ class Slabs:
         self._open: list[tuple[Tensor, int]] = []  # slabs, and how much of each is used
         self._stored = 0
         self._alive: list[StorageWeakRef] = []
+        self._tidy = 16  # so many of them, and those that are gone are dropped
         self._lock = threading.Lock()
 
     def allocate(self, nbytes: int, device: torch.device) -> Tensor:
@@ -48,10 +49,12 @@ class Slabs:
         if device.type != "cpu" or room > self.largest // 4:
             return torch.empty(nbytes, dtype=torch.uint8, device=device)
         with self._lock:
-            at = next(
-                (i for i, (s, used) in enumerate(self._open) if used + room <= s.numel()), None
-            )
-            slab, start = self._new(room) if at is None else self._open.pop(at)
+            for at, (slab, start) in enumerate(self._open):  # nearly always the first
+                if start + room <= slab.numel():
+                    del self._open[at]
+                    break
+            else:
+                slab, start = self._new(room)
             self._stored += room
             self._open.insert(0, (slab, start + room))
             del self._open[_TAILS:]
@@ -64,7 +67,9 @@ class Slabs:
         elif room:
             size -= size % room
         slab = torch.empty(size, dtype=torch.uint8)
-        self._alive = [ref for ref in self._alive if not ref.expired()]
+        if len(self._alive) >= self._tidy:  # to ask every time takes long where there are many
+            self._alive = [ref for ref in self._alive if not ref.expired()]
+            self._tidy = 2 * len(self._alive) + 16
         self._alive.append(StorageWeakRef(slab.untyped_storage()))
         return slab, 0
 

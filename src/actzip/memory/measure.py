@@ -24,6 +24,7 @@ import contextlib
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,12 +178,12 @@ class _Recorder:
             frame.open()
         # Kineto otherwise writes a line to stderr at each start and stop.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-        # torch 2.10 warns without acc_events that a second cycle, of which there is none, would
-        # clear the events
-        self.profiler = profile(
-            activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True
-        )
-        self.profiler.start()
+        # Without acc_events, which makes an object of every op at once and takes many times as long
+        # as the ops themselves; torch 2.10 then warns of a second cycle, of which there is none.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+            self.profiler.start()
 
     def _collect(self) -> None:
         """Stop the profiler and hand what it saw to every open block."""

@@ -96,6 +96,9 @@ class _Policy(ErrorBounded):
         self._looking = is_look(step, self._method.interval)
         return self._looking
 
+    def wants(self, step: int) -> bool:
+        return is_look(step, self._method.interval)
+
     def reading(self, layer: str) -> Reading | None:
         rows = self._statistics.layers.readings(layer)
         return cautious(rows, min if self.worst else unlikely)

@@ -182,13 +182,20 @@ class _Adaptive(Policy):
         if self._asked is not None and statistics.newest >= self._asked:
             self._learn()
             self._asked = None
-        early = step < self._method.interval and step & (step - 1) == 0
-        if self._method.per_layer and (early or step % self._method.interval == 0):
+        if self._is_look(step):
             self._asked = step
         by_index = self._method.per_sample and statistics.indices is not None
         # until there is an answer: an overflow gives none, nor does a graph without a backward
         self._looking = by_index or self._asked is not None
         return self._looking
+
+    def wants(self, step: int) -> bool:
+        answered = self._asked is not None and self._statistics.newest >= self._asked
+        return self._is_look(step) or (self._asked is not None and not answered)
+
+    def _is_look(self, step: int) -> bool:
+        early = step < self._method.interval and step & (step - 1) == 0
+        return self._method.per_layer and (early or step % self._method.interval == 0)
 
     def _learn(self) -> None:
         m, by_index = self._method, self._statistics.indices is not None

@@ -115,6 +115,9 @@ class AutoPolicy(Policy):
         self._variance.begin(self._asked is not None)
         return self._watching
 
+    def wants(self, step: int) -> bool:
+        return step >= self._next
+
     def passed(self, raw: int, stored: int) -> None:
         counted = self._watching and not self._goal.exactly
         self._goal.account.close(raw, stored, counted=counted)

@@ -133,6 +133,14 @@ class Policy(ABC):
         """
         return False
 
+    def wants(self, step: int) -> bool:
+        """Whether `begin(step)` would ask for statistics, as far as that is known before.
+
+        A pass that is compiled cannot be looked at: where this says yes, the next pass runs
+        uncompiled, and is the one that `begin` is told of.
+        """
+        return False
+
     def attach(self, model: torch.nn.Module) -> None:  # noqa: B027  # most need not know
         """The session is this model's; a ValueError when the method cannot work for it."""
 

@@ -146,6 +146,10 @@ class _Policy(ErrorBounded):
         self._looking = step >= self._next
         return self._looking
 
+    def wants(self, step: int) -> bool:
+        # right after a look the pace is not known yet
+        return step >= self._next and not self._looking
+
     def _pace(self, before: dict[str, Floats]) -> None:
         """Look twice as often while a bound moves more than twofold, else half as often."""
         moved = False

@@ -104,6 +104,9 @@ class _Policy(Policy):
         self._variances = {}
         return self._looking
 
+    def wants(self, step: int) -> bool:
+        return self._inner.wants(step) or is_look(step, self._interval)
+
     def metrics(self) -> dict[str, float]:
         return {**self._inner.metrics(), "guard_level": self._guard.level}
 

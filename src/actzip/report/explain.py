@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from actzip.autograd.ledger import Fate, Row, Stats
+from actzip.autograd.on_ctx import ON_CTX
 from actzip.memory.measure import size
 from actzip.methods.base import Role
 from actzip.report import codes
@@ -70,6 +71,8 @@ def _advice(row: Row) -> str:
             f"If you know what backward reads of it, add actzip.register_slot({row.node!r}, "
             f"{row.slot!r}, role)."
         )
+    if row.reason == ON_CTX:
+        return "With ctx.save_for_backward in its place, register_slot would reach it."
     if row.role in (Role.LINEAR, Role.NONLINEAR):
         return "A lossy method would compress it."
     return "Nothing is to be gained here without changing the gradient."

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable
 
 from actzip.autograd.ledger import Row, Stats
+from actzip.autograd.on_ctx import ON_CTX
 from actzip.memory.measure import size
 from actzip.report import codes
 from actzip.report.folding import fold, prefix, unnumbered
@@ -44,6 +45,8 @@ def table(
     for what, counts in (("no rule for", stats.unknown), ("not seen", stats.unseen)):
         for name, count in counts.most_common():
             lines += _indented(f"{what}: {name} ({count} times)")
+    for name, nbytes in stats.weights_on_ctx.most_common():
+        lines += _indented(f"weights on ctx, which are no activations: {name}, {size(nbytes)}")
     return "\n".join(lines) + "\n"
 
 
@@ -113,7 +116,8 @@ def _how(rows: list[Row], common: str) -> str:
         name = _path(row.shared_with, common, None).replace("Backward0", "")
         name = name if len(names) == 1 else unnumbered(name)
         return f"{row.role.value}, shared with {name}"
-    return f"{row.role.value}, left alone, {size(_stored(rows))}"
+    where = f" ({row.reason})" if row.reason == ON_CTX else ""
+    return f"{row.role.value}, left alone{where}, {size(_stored(rows))}"
 
 
 def _source(row: Row, name: str, common: str, count: int) -> str:

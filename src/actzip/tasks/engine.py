@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from actzip.memory.measure import reset_resident_peak, resident
 from actzip.tasks import data as sources
@@ -92,7 +92,7 @@ class Loop:
             )
         self.config, self.data, self.journal, self.notify = config, data, journal, notify
         self.steps = config.epochs * self.per_epoch
-        self.trainer = self._trainer(config.method)
+        self.trainer = self._trainer(config.method, self.ranks.spread)
         self.trainer.called = self.ranks.shared(self.trainer.model)
         if not self.ranks.first:  # dropout of its own, weights as the others
             torch.manual_seed(config.seed + _APART * self.ranks.rank)
@@ -101,9 +101,10 @@ class Loop:
         self.shuffling = torch.Generator().manual_seed(2 * config.seed)
         self.augmenting = torch.Generator().manual_seed(2 * config.seed + 1)
 
-    def _trainer(self, method: str) -> Trainer:
+    def _trainer(self, method: str, spread: Callable[[nn.Module], None] | None = None) -> Trainer:
         options = self.config.options if method == self.config.method else {}
-        return Trainer(replace(self.config, method=method, options=options), self.data, self.steps)
+        config = replace(self.config, method=method, options=options)
+        return Trainer(config, self.data, self.steps, spread)
 
     def check(self) -> None:
         """One forward pass, so that sizes which do not go together are told before any training."""

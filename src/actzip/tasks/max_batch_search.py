@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from actzip import accelerator
 from actzip.memory.fresh_process import call_fresh
 from actzip.memory.measure import resident
 from actzip.tasks import engine
 from actzip.tasks.config import Config
+from actzip.tasks.ranks import Ranks, leave
 from actzip.tasks.trainer import Trainer, placed
 
 STEPS = 3  #: of a try: the second has the optimizer's state, the third what a method has learned
@@ -29,6 +36,7 @@ _MEMORY = re.compile(
     r"|out of memory(?!\?)|" + "|".join(accelerator.REFUSALS[1:]),
     re.IGNORECASE,
 )
+_MEETING = timedelta(minutes=5)  #: the longest that a process waits for another
 _GLANCE = 0.005  #: seconds between two looks at the resident memory
 
 
@@ -107,19 +115,47 @@ def search(tried: Callable[[int], bool], start: int, most: int, within: float) -
     return low
 
 
-def attempt(config: Config, limit: int) -> Try:
+def attempt(config: Config, limit: int, world: int = 1) -> Try:
     """Do steps of `config` in a fresh process end, and never above `limit` bytes?
 
-    Raises StepError when they fail for another reason.
+    With several processes they train together; batch and limit are those of each. Raises StepError
+    when the steps fail for another reason.
     """
     began = time.perf_counter()
     try:
-        peak, seconds = call_fresh(steps, _small(config), limit)
+        if world == 1:
+            peak, seconds = call_fresh(steps, _small(config), limit)
+        else:
+            peak, seconds = _together(_small(config), limit, world)
     except RuntimeError as error:
         why = _why(str(error))
         return Try(config.batch, False, why=why, took=time.perf_counter() - began)
     fits, took = peak <= limit, time.perf_counter() - began
     return Try(config.batch, fits, peak, seconds, "" if fits else "above the limit", took)
+
+
+def _together(config: Config, limit: int, world: int) -> tuple[int, float]:
+    """The largest peak and time of processes in a group; the error of the first without memory."""
+    failed: list[RuntimeError] = []
+    found: list[tuple[int, float]] = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(world) as pool:
+        store = str(Path(folder, "store"))
+        running = [
+            pool.submit(call_fresh, steps, config, limit, Ranks(rank, world), store)
+            for rank in range(world)
+        ]
+        for each in running:
+            try:
+                found.append(each.result())
+            except RuntimeError as error:
+                failed.append(error)
+    for each_error in failed:  # when one ends, the others fail too: they wait for it
+        with contextlib.suppress(StepError):
+            _why(str(each_error))
+            raise each_error
+    if failed:
+        raise failed[0]
+    return max(peak for peak, _ in found), max(seconds for _, seconds in found)
 
 
 def floor(config: Config) -> Floor:
@@ -146,11 +182,14 @@ def _floor(config: Config) -> Floor:
     return Floor(imports, max(0, held - imports))
 
 
-def steps(config: Config, limit: int) -> tuple[int, float]:
+def steps(
+    config: Config, limit: int, ranks: Ranks | None = None, store: str = ""
+) -> tuple[int, float]:
     """Train `STEPS` steps in this process: its resident peak, and the seconds of the last step.
 
     Ends the process at once when it grows above `limit`: a limit is there to be kept. On a GPU the
-    peak is that of its tensors, and its allocator is told the limit.
+    peak is that of its tensors, and its allocator is told the limit. With `ranks` it is one of
+    several processes that meet through the file `store`.
     """
     device = accelerator.choose(config.device)
     if config.threads is not None:
@@ -161,8 +200,18 @@ def steps(config: Config, limit: int) -> tuple[int, float]:
     else:
         accelerator.limit(device, limit)
         accelerator.reset_peak(device)
+    ranks = ranks or Ranks()
+    if ranks.world > 1:
+        dist.init_process_group(
+            "gloo",
+            init_method=f"file://{store}",
+            rank=ranks.rank,
+            world_size=ranks.world,
+            timeout=_MEETING,
+        )
     data = engine.load(config)
     trainer = Trainer(config, data, STEPS)
+    trainer.called = ranks.shared(trainer.model)
     trainer.model.train()
     indices = torch.arange(config.batch) % len(data.train)
     seconds = 0.0
@@ -175,6 +224,8 @@ def steps(config: Config, limit: int) -> tuple[int, float]:
         seconds = time.perf_counter() - began
     ended.set()
     peak = accelerator.peak(device)
+    del trainer
+    leave(ranks)
     return _resident("VmHWM") if peak is None else peak, seconds
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +24,7 @@ class Ranks:
 
     rank: int = 0
     world: int = 1
+    sharded: bool = False  #: each holds a part of the weights (FSDP), not all of them (DDP)
 
     @property
     def first(self) -> bool:
@@ -44,9 +47,18 @@ class Ranks:
         at = slice(self.rank, None, self.world)
         return Part(part.inputs[at], part.targets[at])
 
+    @property
+    def spread(self) -> Callable[[nn.Module], None] | None:
+        """What gives each process its part of a model's weights; None: each has all."""
+        if not self.sharded:
+            return None
+        from actzip.tasks.sharding import shard  # to import FSDP takes a second
+
+        return partial(shard, world=self.world)
+
     def shared(self, model: nn.Module) -> nn.Module:
         """The model with gradients that are averaged over all processes."""
-        return model if self.world == 1 else DistributedDataParallel(model)
+        return model if self.world == 1 or self.sharded else DistributedDataParallel(model)
 
     def mean(self, value: float) -> float:
         """The mean over all processes."""
@@ -72,14 +84,25 @@ class Ranks:
         return everyone
 
 
-def joined() -> Ranks:
+def started() -> tuple[int, int]:
+    """Which process torchrun started this as, of how many; the first of one without it."""
+    if "RANK" not in os.environ:
+        return 0, 1
+    return int(os.environ["RANK"]), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def joined(sharded: bool = False) -> Ranks:
     """The group of this process, joined if torchrun started it; alone otherwise."""
-    if dist.is_available() and dist.is_initialized():
-        return Ranks(dist.get_rank(), dist.get_world_size())
-    if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
-        return Ranks()
-    dist.init_process_group("gloo")
-    return Ranks(dist.get_rank(), dist.get_world_size())
+    if not (dist.is_available() and dist.is_initialized()):
+        if started()[1] == 1:
+            if sharded:
+                raise ValueError(
+                    "--fsdp spreads the weights over several processes, and this is one; start "
+                    "them with: torchrun --nproc-per-node 2 -m actzip train --fsdp …"
+                )
+            return Ranks()
+        dist.init_process_group("gloo")
+    return Ranks(dist.get_rank(), dist.get_world_size(), sharded)
 
 
 def leave(ranks: Ranks) -> None:
@@ -104,5 +127,7 @@ def end(ranks: Ranks) -> None:
 
 def alone(command: str) -> None:
     """Raise ValueError when torchrun started this process: every one would do the same."""
-    if "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError(f"{command} is for one process; torchrun is for `actzip train`")
+    if started()[1] > 1:
+        raise ValueError(
+            f"{command} is for one process; torchrun is for `actzip train` and `actzip max-batch`"
+        )

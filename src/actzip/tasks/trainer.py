@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,14 @@ def placed(config: Config, inputs: Tensor, targets: Any, device: torch.device) -
 class Trainer:
     """Steps a model as a config says; the same config and parts give the same weights."""
 
-    def __init__(self, config: Config, data: Data, steps: int) -> None:
+    def __init__(
+        self,
+        config: Config,
+        data: Data,
+        steps: int,
+        spread: Callable[[nn.Module], None] | None = None,
+    ) -> None:
+        """`spread` shards the model, before anything is made from its parameters."""
         torch.manual_seed(config.seed)
         self.config = config
         self.device = accelerator.choose(config.device)
@@ -55,6 +62,9 @@ class Trainer:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if config.method == "checkpoint":
             recompute_blocks(self.model)
+        self._sharded = spread is not None
+        if spread is not None:
+            spread(self.model)
         self.optimizer = optimizer(config, self.model)
         self.schedule = schedule(config, self.optimizer, steps)
         self.session = attach(config, self.model, self.optimizer)
@@ -104,8 +114,8 @@ class Trainer:
             self.session.remove()
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs to go on bit for bit."""
-        return {
+        """What a resumed run needs to go on bit for bit; whole tensors, also of a sharded model."""
+        found = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
@@ -113,10 +123,21 @@ class Trainer:
             "random": torch.get_rng_state(),
             "device_random": accelerator.random_state(self.device),
         }
+        if self._sharded:
+            from actzip.tasks import sharding
+
+            found.update(sharding.whole({name: found[name] for name in ("model", "optimizer")}))
+        return found
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        if self._sharded:
+            from actzip.tasks import sharding
+
+            sharding.load_model(self.model, state["model"])
+            sharding.load_optimizer(self.optimizer, state["optimizer"])
+        else:
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         if self.session is not None:
             self.session.load_state_dict(state["session"])

@@ -15,6 +15,7 @@ What the table does not know is never guessed at: it is kept exactly, counted, a
 
 from actzip.autograd.slots.lookup import (
     IDLE,
+    PLANS,
     Plan,
     Slot,
     element,
@@ -31,6 +32,7 @@ from actzip.autograd.slots.views import COPIES, RESHAPES, VIEWS
 __all__ = [
     "COPIES",
     "IDLE",
+    "PLANS",
     "RESHAPES",
     "VIEWS",
     "Mask",

@@ -48,12 +48,12 @@ _BUILT_IN = (
 )
 
 
-def derives(node: str, lossy: bool) -> bool:
-    """Whether results of the op with this node are cheap to make again.
+def cheap(lossy: bool) -> frozenset[str]:
+    """Nodes of ops whose results are cheap to make again.
 
     lossy  from values that are not quite the original's
     """
-    return node in (_TAME if lossy else _NODES)
+    return _TAME if lossy else _NODES
 
 
 def is_norm(node: Node) -> bool:

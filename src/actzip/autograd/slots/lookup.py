@@ -38,7 +38,8 @@ TABLE: dict[str, Row] = {
 _ADDED: dict[str, dict[str, Rule]] = {}  # by `register`; read first
 _OPS = {node: row.op for node, row in TABLE.items()}
 _SLOTS: dict[type, tuple[str, ...]] = {}
-_PLANS: dict[type, Plan] = {}
+#: What `plan` said of the kinds of nodes that were looked at.
+PLANS: dict[type, Plan] = {}
 #: Kinds of nodes that were looked at and have nothing to look at: views, sums.
 IDLE: set[type] = set()
 
@@ -102,17 +103,17 @@ def register(node: str, slot: str, role: Role | str) -> None:
             f"register_slot({node!r}, {slot!r}, …) got role {role!r}; allowed are {allowed}"
         ) from None
     _ADDED.setdefault(node, {})[slot.removeprefix(_SAVED)] = Rule(wanted)
-    _PLANS.clear()
+    PLANS.clear()
 
 
 def plan(node: Node) -> Plan:
-    """What there is to look at in a live node; one dict lookup."""
+    """What there is to look at in a live node."""
     kind = type(node)
-    found = _PLANS.get(kind)
+    found = PLANS.get(kind)
     if found is None:
         name = kind.__name__
         each = tuple(_slot(name, slot) for slot in slots_of(node))
-        found = _PLANS[kind] = Plan(name, op(name), each, not each and name in views.COPIES)
+        found = PLANS[kind] = Plan(name, op(name), each, not each and name in views.COPIES)
         if not each and not found.copies:
             IDLE.add(kind)
     return found

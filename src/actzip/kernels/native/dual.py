@@ -37,7 +37,7 @@ def _sizes(layout: DualLayout) -> tuple[int, ...]:
 
 def _coding(layout: DualLayout, seed: int | Tensor) -> tuple[int | Tensor, ...]:
     rest = layout.rest
-    return (*group.tables(rest), rest.rounding, rest.zero, signed(seed))
+    return (*rest.tables, rest.rounding, rest.zero, signed(seed))
 
 
 def encode(x: Tensor, layout: DualLayout, seed: int | Tensor, data: Tensor) -> int:

@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -116,19 +117,17 @@ def call(name: str, *args: int | Tensor) -> int:
     Tensors are dense: elements that lie apart in memory would reach past these bytes. Raises
     DamagedError or ValueError for a negative status, else returns the result.
     """
-    entry, letters, pack = _ENTRIES.get(name) or _entry(name)
-    words: list[int] = []
-    if len(args) != len(letters):
-        raise TypeError(f"{name}({letters}) takes {len(letters)} parameters, got {len(args)}")
-    for letter, a in zip(letters, args, strict=True):
-        if isinstance(a, Tensor) != (letter in "rw"):
-            what = "a tensor" if letter in "rw" else "a number"
-            raise TypeError(f"{name}({letters}) takes {what} where {type(a).__name__} was given")
-        if isinstance(a, Tensor):
-            words += (a.data_ptr(), a.nbytes)
-        else:
-            words.append(a)
-    status = int(entry(pack(*words), len(words)))
+    entry, places, pack = _ENTRIES.get(name) or _entry(name)
+    words: list[Any] = [*args]
+    try:
+        for place in places:
+            t = words[place]
+            words[place : place + 1] = t.data_ptr(), t.nbytes
+        packed = pack(*words)
+    except (AttributeError, IndexError, TypeError, struct.error):  # to ask first takes longer
+        _check(name, args)
+        raise
+    status = entry(packed, len(words))
     if status >= 0:
         return status
     if status == DAMAGED:
@@ -137,18 +136,30 @@ def call(name: str, *args: int | Tensor) -> int:
     raise ValueError(f"{name}: {what}")
 
 
-#: An entry that takes its parameters as words of 64 bits and how many there are, the letters of
-#: prototypes.py, and what packs the words.
-_Entry = tuple[Callable[[bytes, int], int], str, Callable[..., bytes]]
+def _check(name: str, args: tuple[int | Tensor, ...]) -> None:
+    """Say which argument is not what the entry takes."""
+    letters = PROTOTYPES[name]
+    if len(args) != len(letters):
+        raise TypeError(f"{name}({letters}) takes {len(letters)} parameters, got {len(args)}")
+    for letter, a in zip(letters, args, strict=True):
+        if isinstance(a, Tensor) != (letter in "rw"):
+            what = "a tensor" if letter in "rw" else "a number"
+            raise TypeError(f"{name}({letters}) takes {what} where {type(a).__name__} was given")
+
+
+#: An entry that takes its parameters as words of 64 bits and how many there are, which of its
+#: parameters are tensors, the last one first, and what packs the words.
+_Entry = tuple[Callable[[bytes, int], int], tuple[int, ...], Callable[..., bytes]]
 _ENTRIES: dict[str, _Entry] = {}
 
 
 def _entry(name: str) -> _Entry:
     letters = PROTOTYPES[name]
     prototype = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, ctypes.c_int64)
-    words = sum(2 if letter in "rw" else 1 for letter in letters)
+    places = tuple(i for i in reversed(range(len(letters))) if letters[i] in "rw")
     entry = prototype((f"actzip_{name}", _require()))
-    return _ENTRIES.setdefault(name, (entry, letters, struct.Struct(f"={words}q").pack))
+    words = len(letters) + len(places)
+    return _ENTRIES.setdefault(name, (entry, places, struct.Struct(f"={words}q").pack))
 
 
 def _require() -> ctypes.CDLL:
@@ -158,9 +169,8 @@ def _require() -> ctypes.CDLL:
     return loaded
 
 
-def threads() -> int:
-    """Threads a kernel may use here: torch's own number, 1 in a data-loader worker."""
-    return torch.get_num_threads()
+#: Threads a kernel may use here: torch's own number, 1 in a data-loader worker.
+threads = torch.get_num_threads
 
 
 def signed(seed: int | Tensor) -> int:

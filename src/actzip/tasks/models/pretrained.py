@@ -45,6 +45,7 @@ class Pretrained(nn.Module):
             self.encoder = _adapted(self.encoder, lora)
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(width, classes)
+        self.train()  # transformers gives it in eval mode: no dropout, nothing recomputed
 
     def forward(self, ids: Tensor, keep: Tensor) -> Tensor:
         x = self.encoder(input_ids=ids, attention_mask=keep.long()).last_hidden_state

@@ -3,29 +3,9 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-
-class Attention(nn.Module):
-    """Multi-head self-attention; q, k and v come from one Linear."""
-
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
-        super().__init__()
-        self.heads = heads
-        self.dropout = dropout
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in self.qkv(x).chunk(3, dim=-1)
-        )
-        dropout = self.dropout if self.training else 0.0
-        y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
-        out: Tensor = self.out(y.transpose(1, 2).flatten(2))
-        return out
+from actzip.tasks.models.attention import Attention
 
 
 class Block(nn.Module):

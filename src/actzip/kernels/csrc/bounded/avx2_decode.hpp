@@ -10,8 +10,8 @@
 ACTZIP_BEGIN
 namespace bounded {
 
-template <bool DITHER> inline bool is_usual(const uint8_t* headers) {
-  bool odd = !DITHER;
+inline bool is_usual(const uint8_t* headers) {
+  bool odd = false;
   for (int b = 0; b < BLOCKS_PER_CHUNK; ++b) {
     const uint8_t h = headers[b];
     const int most = h >= BITMAP * 32 ? 7 : 8;  // a bitmap's code plus one is a byte
@@ -79,7 +79,7 @@ ACTZIP_INLINE void dequantize_bytes(const uint8_t* codes, const Grid<float>& g, 
 }
 
 // Decodes a whole chunk whose headers are usual.
-template <class T, bool DITHER, bool ONE>
+template <class T, bool ONE>
 inline bool decode_wide(const Spec& spec, int64_t first, const uint8_t* headers, int level,
                            Source from, T* out) {
   alignas(64) uint8_t codes[CHUNK];

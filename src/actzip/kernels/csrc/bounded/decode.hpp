@@ -118,12 +118,11 @@ inline int64_t decode_chunk(const Spec& spec, int64_t c, const uint8_t* headers,
   alignas(64) int32_t symbols[CHUNK];
   headers += c * BLOCKS_PER_CHUNK;
 #ifdef ACTZIP_BOUNDED_DECODE
-  if constexpr (sizeof(Real<T>) == 4)
-    if (n == CHUNK && from.readable - from.end >= WIDE_SLACK && is_usual<DITHER>(headers))
+  if constexpr (DITHER && sizeof(Real<T>) == 4)
+    if (n == CHUNK && from.readable - from.end >= WIDE_SLACK && is_usual(headers))
       return write_chunk(spec, n, out + first, [&](T* to) {
-        return spec.channels == 1
-                   ? decode_wide<T, DITHER, DITHER>(spec, first, headers, level, from, to)
-                   : decode_wide<T, DITHER, false>(spec, first, headers, level, from, to);
+        return spec.channels == 1 ? decode_wide<T, true>(spec, first, headers, level, from, to)
+                                  : decode_wide<T, false>(spec, first, headers, level, from, to);
       }) ? kOk : kDamaged;
 #endif
   const int64_t status = unpack_chunk(spec, first, n, headers, from, out + first, symbols);

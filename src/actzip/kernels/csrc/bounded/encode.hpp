@@ -198,17 +198,16 @@ inline int64_t pack_chunk(const Spec& spec, const T* x, int64_t first, int n, Sy
 }
 
 #ifdef ACTZIP_BOUNDED_BYTES
-// A whole chunk with vectors, the usual way when it is usual; -1 when it is not for these.
-template <class T, bool DITHER>
+// A whole dithered chunk with vectors, the usual way when it is usual; -1 when it is not for these.
+template <class T>
 inline int64_t encode_whole(const Spec& spec, const T* x, int64_t first, uint8_t* headers,
                             uint8_t* out, int& level) {
   int64_t size = -1;
-  if (DITHER && spec.channels == 1) size = encode_bytes(spec, x, first, headers, out, level);
+  if (spec.channels == 1) size = encode_bytes(spec, x, first, headers, out, level);
 #ifdef ACTZIP_BOUNDED_WIDE
   if (size < 0)
-    size = spec.channels == 1
-               ? encode_wide<T, DITHER, true>(spec, x, first, headers, out, level)
-               : encode_wide<T, DITHER, false>(spec, x, first, headers, out, level);
+    size = spec.channels == 1 ? encode_wide<T, true>(spec, x, first, headers, out, level)
+                              : encode_wide<T, false>(spec, x, first, headers, out, level);
 #endif
   return size;
 }
@@ -222,9 +221,9 @@ ACTZIP_ONCE int64_t encode_chunk(const Spec& spec, const T* x, int64_t c, uint8_
   const int n = int(min_of<int64_t>(CHUNK, spec.n - first));
   headers += c * BLOCKS_PER_CHUNK;
 #ifdef ACTZIP_BOUNDED_BYTES
-  if constexpr (sizeof(Real<T>) == 4)
+  if constexpr (DITHER && sizeof(Real<T>) == 4)
     if (n == CHUNK && spec.width == 0) {
-      const int64_t size = encode_whole<T, DITHER>(spec, x + first, first, headers, out, level);
+      const int64_t size = encode_whole<T>(spec, x + first, first, headers, out, level);
       if (size >= 0) return size;
     }
 #endif

@@ -74,8 +74,9 @@ struct Piece {
 
 #ifdef ACTZIP_BOUNDED_WIDE
 
-// A whole chunk that was not predicted: a block's symbols become values in registers.
-template <class T, bool DITHER, bool IS_SIGNED, bool ONE, bool STREAM>
+// A whole chunk that was dithered and not predicted: a block's symbols become values in registers.
+// Nobody is in a hurry for values that were rounded to the nearest.
+template <class T, bool IS_SIGNED, bool ONE, bool STREAM>
 inline bool restore_wide(const Spec& spec, const Piece<T>& piece, BitReader& extra) {
   Grid<float> g;
   if (ONE) fill_grid(spec, piece.first, piece.level, g);
@@ -93,10 +94,10 @@ inline bool restore_wide(const Spec& spec, const Piece<T>& piece, BitReader& ext
     if (!ONE) fill_grid(spec, piece.first + i, piece.level, g);
     F y[VECTORS];
     for (int h = 0; h < 2; ++h) {
-      const Block v = DITHER ? noise.next() : Block{};
+      const Block v = noise.next();
       for (int k = 0; k < kVectors; ++k) {
         const int j = kVectors * h + k;
-        y[j] = dequantize16<DITHER>(IS_SIGNED ? unzigzag(code[j]) : code[j], grid_at<ONE>(g.step, j), v.v[k]);
+        y[j] = dequantize16<true>(IS_SIGNED ? unzigzag(code[j]) : code[j], grid_at<ONE>(g.step, j), v.v[k]);
       }
     }
     store_block<STREAM>(piece.out + i, y);
@@ -105,14 +106,14 @@ inline bool restore_wide(const Spec& spec, const Piece<T>& piece, BitReader& ext
   return true;
 }
 
-template <class T, bool DITHER, bool IS_SIGNED>
+template <class T, bool IS_SIGNED>
 inline bool restore_wide(const Spec& spec, const Piece<T>& piece, BitReader& extra) {
   const bool one = spec.channels == 1;
   if (streams(spec, piece.n, piece.out))
-    return one ? restore_wide<T, DITHER, IS_SIGNED, DITHER, true>(spec, piece, extra)
-               : restore_wide<T, DITHER, IS_SIGNED, false, true>(spec, piece, extra);
-  return one ? restore_wide<T, DITHER, IS_SIGNED, DITHER, false>(spec, piece, extra)
-             : restore_wide<T, DITHER, IS_SIGNED, false, false>(spec, piece, extra);
+    return one ? restore_wide<T, IS_SIGNED, true, true>(spec, piece, extra)
+               : restore_wide<T, IS_SIGNED, false, true>(spec, piece, extra);
+  return one ? restore_wide<T, IS_SIGNED, true, false>(spec, piece, extra)
+             : restore_wide<T, IS_SIGNED, false, false>(spec, piece, extra);
 }
 
 #endif
@@ -122,10 +123,10 @@ inline bool restore_wide(const Spec& spec, const Piece<T>& piece, BitReader& ext
 template <class T, bool DITHER>
 inline bool restore_chunk(const Spec& spec, const Piece<T>& piece, Kind kind, BitReader& extra) {
 #ifdef ACTZIP_BOUNDED_WIDE
-  if constexpr (sizeof(Real<T>) == 4)
+  if constexpr (DITHER && sizeof(Real<T>) == 4)
     if (piece.n == CHUNK && kind != DIFFERENCES)
-      return kind == SIGNED ? restore_wide<T, DITHER, true>(spec, piece, extra)
-                            : restore_wide<T, DITHER, false>(spec, piece, extra);
+      return kind == SIGNED ? restore_wide<T, true>(spec, piece, extra)
+                            : restore_wide<T, false>(spec, piece, extra);
 #endif
   alignas(64) int32_t symbols[CHUNK];
   for (int i = piece.n; i % BLOCK != 0; ++i) piece.coded[i] = 0;

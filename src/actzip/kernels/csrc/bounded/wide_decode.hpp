@@ -1,5 +1,5 @@
-// A whole chunk back to values with AVX-512, for the usual case: no block of differences, and no
-// code of more than 8 bits. Two passes, for the reason given in wide_encode.hpp.
+// A whole chunk back to values with AVX-512, for the usual case: dithered, no block of differences,
+// and no code of more than 8 bits. Two passes, for the reason given in wide_encode.hpp.
 #pragma once
 
 #include "bounded/bits.hpp"
@@ -30,7 +30,7 @@ struct WideCodes {
   uint64_t present[BLOCKS_PER_CHUNK];
 };
 
-template <bool DITHER> inline bool is_usual(const uint8_t* headers) {
+inline bool is_usual(const uint8_t* headers) {
   bool odd = false;
   for (int b = 0; b < BLOCKS_PER_CHUNK; ++b) {
     const uint8_t h = headers[b];
@@ -105,23 +105,6 @@ ACTZIP_INLINE void dequantize_dithered(uint8_t header, const uint8_t* codes, uin
   }
 }
 
-template <class T, bool ONE>
-ACTZIP_INLINE void dequantize_nearest(uint8_t header, const uint8_t* codes, uint64_t present,
-                                      const Grid<float>& g, T* out) {
-  const __m512i add = _mm512_set1_epi32(header >= BITMAP * 32 ? 1 : 0);
-  const bool is_signed = (header & 32) != 0;
-  F y[VECTORS];
-  for (int k = 0; k < VECTORS; ++k, present >>= kLanes) {
-    const __mmask16 here = __mmask16(present);
-    const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
-    codes += __builtin_popcount(here);
-    __m512i s = _mm512_maskz_expand_epi32(here, _mm512_add_epi32(wide, add));
-    if (is_signed) s = unzigzag(s);
-    y[k] = dequantize16<false>(s, grid_at<ONE>(g.step, k), F{});
-  }
-  store_block(out, y);
-}
-
 // dequantize_chunk of a whole chunk.
 template <class T, bool DITHER, bool ONE>
 inline void dequantize_wide(const Spec& spec, int64_t first, int level, const int32_t* symbols,
@@ -143,7 +126,7 @@ inline void dequantize_wide(const Spec& spec, int64_t first, int level, const in
 }
 
 // Decodes a whole chunk whose headers are usual.
-template <class T, bool DITHER, bool ONE>
+template <class T, bool ONE>
 inline bool decode_wide(const Spec& spec, int64_t first, const uint8_t* headers, int level,
                            Source from, T* out) {
   WideCodes to;
@@ -158,10 +141,7 @@ inline bool decode_wide(const Spec& spec, int64_t first, const uint8_t* headers,
     }
     if (!ONE) fill_grid(spec, first + b * BLOCK, level, g);
     const uint8_t* codes = to.codes + b * BLOCK;
-    if (DITHER)
-      dequantize_dithered<T, ONE>(headers[b], codes, to.present[b], g, noise, out + b * BLOCK);
-    else
-      dequantize_nearest<T, ONE>(headers[b], codes, to.present[b], g, out + b * BLOCK);
+    dequantize_dithered<T, ONE>(headers[b], codes, to.present[b], g, noise, out + b * BLOCK);
   }
   return true;
 }

@@ -1,6 +1,6 @@
-// A whole chunk to bytes with AVX-512, for the usual case: no prediction in two dimensions, and no
-// code of more than 8 bits. Two passes: the first quantizes, chooses the modes and puts the codes
-// of each block side by side as bytes; the second packs (pack.hpp). In between the bytes
+// A whole chunk to bytes with AVX-512, for the usual case: dithered, no prediction in two dimensions,
+// and no code of more than 8 bits. Two passes: the first quantizes, chooses the modes and puts the
+// codes of each block side by side as bytes; the second packs (pack.hpp). In between the bytes
 // leave the store buffer, from which the overlapping stores of the first pass could not be read.
 #pragma once
 
@@ -71,7 +71,7 @@ ACTZIP_INLINE bool plan_block(WideSymbols& w, __m512i& before, int b, WideChunk&
   return (dense ? width : short_width) <= 8;
 }
 
-template <class T, bool DITHER, bool ONE>
+template <class T, bool ONE>
 inline bool plan_chunk(const Spec& spec, const T* x, int64_t first, int level, WideChunk& out) {
   Grid<float> g;
   if (ONE) fill_grid(spec, first, level, g);
@@ -80,7 +80,7 @@ inline bool plan_chunk(const Spec& spec, const T* x, int64_t first, int level, W
   for (int b = 0; b < BLOCKS_PER_CHUNK; ++b) {
     const int64_t start = first + b * BLOCK;
     if (!ONE) fill_grid(spec, start, level, g);
-    WideSymbols w = quantize_wide<T, DITHER, ONE>(x + b * BLOCK, g, key, start, most);
+    WideSymbols w = quantize_wide<T, true, ONE>(x + b * BLOCK, g, key, start, most);
     if (!plan_block<T>(w, before, b, out)) return false;
   }
   out.most = most;
@@ -105,7 +105,7 @@ inline float wide_ratio(const Spec& spec, const T* x) {
 }
 
 // Encodes a whole chunk; -1 when this is not the usual case.
-template <class T, bool DITHER, bool ONE>
+template <class T, bool ONE>
 inline int64_t encode_wide(const Spec& spec, const T* x, int64_t first, uint8_t* headers,
                            uint8_t* out, int& level) {
   WideChunk chunk;
@@ -115,12 +115,12 @@ inline int64_t encode_wide(const Spec& spec, const T* x, int64_t first, uint8_t*
     if (!(ratio < __builtin_inff())) return -1;
     level = level_of<T>(ratio);
   }
-  if (!plan_chunk<T, DITHER, ONE>(spec, x, first, level, chunk)) return -1;
+  if (!plan_chunk<T, ONE>(spec, x, first, level, chunk)) return -1;
   if (sizeof(T) > 2) {
     const float ratio = bit_cast<float>(_mm512_reduce_max_epu32(chunk.most));
     if (!(ratio < __builtin_inff())) return -1;
     level = level_of<T>(ratio);
-    if (level > 0 && !plan_chunk<T, DITHER, ONE>(spec, x, first, level, chunk)) return -1;
+    if (level > 0 && !plan_chunk<T, ONE>(spec, x, first, level, chunk)) return -1;
   }
   std::memcpy(headers, chunk.headers, BLOCKS_PER_CHUNK);
   return pack_planned<true>(chunk, x, out);

@@ -7,12 +7,16 @@
 //   exact/       planes.hpp (codes as bit planes), planes, mask, index, window: what loses nothing
 //   group/       meta.hpp, range.hpp (lo and step of a group), block.hpp (32 elements to codes),
 //                run.hpp (whole blocks), layout.hpp and walk.cpp (all of a row), group.cpp (entries)
-//   dual/        map.hpp (averages of a map), blocks.hpp, dual.cpp; channels.hpp, last.cpp
+//   dual/        map.hpp (a map and what is left of it), average.hpp, blocks.hpp, dual.cpp;
+//                channels.hpp, last.cpp
 //   bounded/     format.hpp, quant.hpp, predict.hpp, bits.hpp; encode.hpp, decode.hpp (a chunk);
 //                bytes*, wide*, avx2_decode (its usual cases with vectors); bounded.cpp (entries)
 //   entropy/     rans.hpp (the coder), avx2, avx512, portable; entropy.cpp (entries)
 //   bounded/     squeeze.hpp, histogram.hpp, span*.hpp, rans.hpp, entropy.cpp: the two together
 //   fixedpoint/  chunk.hpp, fixedpoint.cpp
+//   dithered/    tables.hpp (contexts; frequencies.hpp, tables.cpp), grid.hpp, lanes.hpp, quant.hpp
+//                (values to codes), marks.hpp, partition.hpp (codes by context), symbols.hpp,
+//                encode.hpp, decode.hpp, dithered.cpp
 //
 // Each *.cpp is compiled once per instruction set (portable, avx2, avx512), with ACTZIP_ISA
 // set to the name of its namespace, and everything lives inside `namespace actzip::ACTZIP_ISA`.
@@ -32,6 +36,9 @@
 #ifndef ACTZIP_INLINE  // the sanitized builds of tests/native name one that compiles faster
 #define ACTZIP_INLINE inline __attribute__((always_inline))
 #endif
+
+// The same for a lambda.
+#define ACTZIP_LAMBDA __attribute__((always_inline))
 
 // For the functions that are long and called from several places, for many elements at a time.
 #define ACTZIP_ONCE __attribute__((noinline))

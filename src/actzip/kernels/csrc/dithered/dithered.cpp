@@ -30,10 +30,9 @@ struct Room {
     while (at < end && reinterpret_cast<uintptr_t>(at) % 64) ++at;
   }
   template <class T> T* take(int64_t count) {
-    const int64_t bytes = ceil_div(count * int64_t(sizeof(T)), 64) * 64;
-    if (bytes > end - at) return at = end, nullptr;
+    if (count < 0 || count > (end - at) / int64_t(sizeof(T))) return at = end, nullptr;
     T* const found = reinterpret_cast<T*>(at);
-    at += bytes;
+    at += min_of<int64_t>(ceil_div(count * int64_t(sizeof(T)), 64) * 64, end - at);
     return found;
   }
 };

@@ -117,10 +117,17 @@ ACTZIP_INLINE void split_width(const R* x, const MapShape& m, int64_t stride, in
   });
 }
 
+// f(width of a tile): the usual one as a constant, which makes the loops short. Doubles are rare.
+template <class R, class G> ACTZIP_INLINE void with_width(int64_t width, G&& f) {
+#ifndef ACTZIP_COMPACT
+  if (sizeof(R) == 4 && width == 32) return f(int64_t(32));
+#endif
+  f(width);
+}
+
 template <bool Zero, class R>
 ACTZIP_ONCE void split_tile(const R* x, const MapShape& m, int64_t stride, int64_t width, const Bench<R>& own) {
-  width == 32 ? split_width<Zero>(x, m, stride, 32, own)  // a constant makes the loops short
-              : split_width<Zero>(x, m, stride, width, own);
+  with_width<R>(width, [&](int64_t w) ACTZIP_LAMBDA { split_width<Zero>(x, m, stride, w, own); });
 }
 
 // 16-bit elements are widened first: one copy of all that for every type.

@@ -3,6 +3,7 @@
 // Payload: averages of all maps | group payload of what is left, a map being a group. A map that is
 // raw there holds its original values. zero: code 0 is an exact zero. last.cpp is the same for
 // maps whose channels are innermost in memory.
+#include "dual/average.hpp"
 #include "dual/blocks.hpp"
 #include "group/code.hpp"
 

@@ -131,8 +131,7 @@ int64_t last_decode_as(const uint8_t* averages, const uint8_t* data, const Chann
     c.subtract ? decode_tile<Zero, true>(ch, sample, tile, c, dither, own, data)
                : decode_tile<Zero, false>(ch, sample, tile, c, dither, own, data);
     T* to = out + sample * ch.l.n + c0;
-    width == 32 ? join_tile<Zero>(to, ch.m, ch.count, 32, own)
-                : join_tile<Zero>(to, ch.m, ch.count, width, own);
+    with_width<R>(width, [&](int64_t w) ACTZIP_LAMBDA { join_tile<Zero>(to, ch.m, ch.count, w, own); });
     atomic_add(&raw, raw_here);
   });
   return raw;

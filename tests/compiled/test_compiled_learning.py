@@ -1,0 +1,116 @@
+"""Methods that learn do so from passes that run uncompiled; nothing is compiled anew for it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import actzip
+from actzip.autograd.uncompiled import is_uncompiled
+from compiled.nets import error, gradients
+
+
+class Small(nn.Module):
+    """A convolution, norms, an activation and a product, in few ops."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16)
+        self.up, self.head = nn.Linear(16, 64), nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.norm(self.conv(x))).mean((2, 3))
+        out: Tensor = self.head(F.gelu(self.up(x)))
+        return out
+
+
+X = torch.randn(8, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+#: Looks at its first passes only, so that passes without a look come soon.
+METHODS: dict[str, Any] = {
+    "actnn": actzip.ActNN(),
+    "acgc": actzip.ACGC(interval=3, entropy=False),
+    "comet": actzip.Comet(interval=4, scope="all", entropy=False, predict=None),
+    "auto": "auto",
+}
+
+
+def _compiled(model: nn.Module, how: str) -> nn.Module:
+    if how == "in place":
+        model.compile(backend="aot_eager", fullgraph=True)
+        return model
+    if how == "part":
+        model.up.compile(backend="aot_eager")
+        return model
+    return torch.compile(model, backend="aot_eager", fullgraph=True)  # type: ignore[return-value]
+
+
+def _trained(
+    model: nn.Module, call: nn.Module, method: Any, steps: int, derive: bool | None = None
+) -> tuple[Any, Any, Any]:
+    """The last pass that nobody looked at: its numbers, its error, and what the looks told."""
+    exact = gradients(copy.deepcopy(model), X)
+    with actzip.compress(model, method, min_bytes=0, derive=derive) as session:
+        for _ in range(steps):
+            ours = gradients(call, X)
+            assert not is_uncompiled()
+            if not session._looked:
+                stats, off = session.stats(), error(ours, exact)
+        return stats, off, set(session._statistics.sites)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_compiled_model_is_stored_as_an_eager_one_is(method: str) -> None:
+    model = Small()
+    plain = copy.deepcopy(model)
+    derive = False if method == "auto" else None  # which graphs leave to their partitioner
+    expected, noise, _ = _trained(plain, plain, METHODS[method], 7, derive)
+    stats, off, told = _trained(model, _compiled(model, "wrapped"), METHODS[method], 7)
+    coded = {row.name for row in stats.sites if row.role.value in ("linear", "nonlinear")}
+    assert coded <= told
+    assert stats.stored_bytes == pytest.approx(expected.stored_bytes, rel=0.1)
+    assert 0 < off < 3 * noise + 1e-3
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+@pytest.mark.parametrize("how", ["wrapped", "in place", "part"])
+def test_bits_are_spread_over_the_layers_of_what_is_compiled(how: str) -> None:
+    model = Small()
+    call = _compiled(model, how)
+    stats, _, told = _trained(model, call, actzip.ActNN(per_sample=False), 5)
+    assert [row for row in stats.sites if row.module == "up" and row.name in told]
+    bits = {row.precision for row in stats.sites if row.precision and row.role.value != "mask"}
+    assert len(bits) > 1
+    gradients(call, X)  # without the session: as it was
+
+
+def test_a_method_that_learns_nothing_runs_no_pass_uncompiled() -> None:
+    model = Small()
+    call = _compiled(model, "wrapped")
+    with actzip.compress(model, "fixed", min_bytes=0) as session:
+        for _ in range(3):
+            gradients(call, X)
+            assert not session._looked
+    assert not call._forward_pre_hooks
+
+
+def test_what_was_learned_goes_on_after_a_resume() -> None:
+    model = Small()
+    call = _compiled(model, "wrapped")
+    with actzip.compress(model, actzip.ActNN(), min_bytes=0) as session:
+        for _ in range(6):  # the next one is none that is looked at
+            gradients(call, X)
+        state, expected = session.state_dict(), gradients(call, X)
+        steps, precise = session.step, {row.precision for row in session.stats().sites}
+        assert len(precise) > 1
+    with actzip.compress(model, actzip.ActNN(), min_bytes=0) as session:
+        session.load_state_dict(state)
+        call = torch.compile(model, backend="aot_eager", fullgraph=True)
+        ours = gradients(call, X)
+        assert session.step == steps
+        assert not session._looked
+    assert all(torch.equal(ours[n], g) for n, g in expected.items())
