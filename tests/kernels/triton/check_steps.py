@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-import agreement  # noqa: F401 - sums of the interpreter by numpy
 import pytest
+from agreement import QUIET
 
 from actzip import kernels
 from stepping import MODELS, like_a_gpu, reads
+
+pytestmark = QUIET
 
 
 @pytest.mark.parametrize("model", list(MODELS))
