@@ -2,11 +2,22 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
+import pytest
 import torch
 from nets import convnet, loss_of
 
 import actzip
+
+
+@pytest.fixture(autouse=True)
+def _a_pool_of_threads() -> Iterator[None]:
+    """The parent's pool is what a child must not wait for; the suite itself has one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
 
 
 def _child(work) -> int:  # type: ignore[no-untyped-def]
