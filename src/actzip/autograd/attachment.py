@@ -108,8 +108,8 @@ class _Call:
         self._uncompiled = False
         if watcher is not None:
             compiled = runs_compiled(module)
-            if watcher.forward_pass.looks and not compiled:
-                self._uncompiled = begin_uncompiled()  # parts of it that are compiled
+            if watcher.forward_pass.looks and not compiled and _has_compiled_parts(module):
+                self._uncompiled = begin_uncompiled()
             begin(watcher, sees=not compiled)
             if compiled and (listener := LISTENERS.get(watcher.key)) is not None:
                 listener.entered()
@@ -117,10 +117,17 @@ class _Call:
     def end(self) -> None:
         if self.watcher is not None:
             end(self.watcher)
-        if self._uncompiled:
-            end_uncompiled()
+        self._recompile()
         if self._leave is not None:
             self._leave.remove()
+
+    def _recompile(self) -> None:
+        if self._uncompiled:
+            self._uncompiled = False
+            end_uncompiled()
+
+    def __del__(self) -> None:
+        self._recompile()  # an interrupt ended it, and nobody called the model again
 
     def finish(self, output: object) -> None:
         self.end()
@@ -240,6 +247,14 @@ class Attachment:
             call.end()
             if call.watcher is not None:
                 call.watcher.abandon()
+
+
+def _has_compiled_parts(model: nn.Module) -> bool:
+    """Whether a look would miss ops of it, because `torch.compile` runs a part."""
+    return any(
+        getattr(m, "_compiled_call_impl", None) is not None or inside(m) is not m
+        for m in model.modules()
+    )
 
 
 def _callable_children(model: nn.Module) -> Iterator[nn.Module]:
