@@ -42,7 +42,9 @@ def test_profile() -> None:
 def test_max_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(max_batch, "floor", lambda config: Floor(1, 1))
     monkeypatch.setattr(
-        max_batch, "attempt", lambda config, limit: Try(config.batch, config.batch <= 5, 1, 1.0)
+        max_batch,
+        "attempt",
+        lambda config, limit, world: Try(config.batch, config.batch <= 5, 1, 1.0),
     )
     values = printed("max-batch", "--memory", "1MiB", "--methods", "plain", "--within", "0")
     assert [each["batch"] for each in values["found"]] == [5]

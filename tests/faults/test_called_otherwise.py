@@ -60,7 +60,8 @@ def test_children_called_outside_their_root_are_compressed(loss) -> None:  # typ
         for step in range(3):
             assert_equal(gradients(model, loss), expected)
             assert session.step == step + 1, "parts that run in turn make one step"
-            assert session.peak_stored_bytes > 0
+            if loss is not _step:  # the last of its parts, a Linear, has nothing to compress
+                assert session.stats().compressed > 0
             assert session.live_bytes == 0
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 

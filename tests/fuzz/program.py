@@ -45,7 +45,7 @@ THRESHOLDS = [
 
 
 @contextlib.contextmanager
-def _thresholds(low: bool) -> Iterator[None]:
+def thresholds(low: bool) -> Iterator[None]:
     held = [(importlib.import_module(m), n, v) for m, n, v in THRESHOLDS if low]
     before = [getattr(module, name) for module, name, _ in held]
     try:
@@ -214,7 +214,7 @@ def run(
     steps = program.steps if steps is None else steps
     values: dict[str, Tensor] = {}
     raised = None
-    with warnings.catch_warnings(), _thresholds(program.low):
+    with warnings.catch_warnings(), thresholds(program.low):
         warnings.simplefilter("ignore")
         try:
             counter = _Counter(stop)

@@ -86,6 +86,7 @@ def test_every_codec_gives_the_bytes_of_the_reference(
     entries = {
         n for path in sources for n in re.findall(r"^ACTZIP_ENTRY\((\w+)\)", path.read_text(), re.M)
     }
+    entries -= {"norm_channels", "norm_rows"}  # no codec's: test_norm.py runs them in each set
     assert called.keys() == entries, "each entry has run in this instruction set"
 
 

@@ -209,8 +209,7 @@ class Stored:
         return values
 
     def decode(self, payload: Payload) -> Tensor:
-        if type(payload) is not Payload:
-            payload = bring(payload)
+        payload = bring(payload)
         return payload.codec.decode(payload, self.room(payload))
 
     def mask(self, payload: Payload) -> Tensor:
