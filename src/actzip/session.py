@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from actzip import planning, report
+from actzip import report
 from actzip.autograd import nesting
 from actzip.autograd.attachment import Attachment
 from actzip.autograd.compiled import inside
