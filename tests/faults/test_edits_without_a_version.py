@@ -189,3 +189,24 @@ def test_a_constant_that_nobody_edits_is_stored_once() -> None:
         (x * m + x.exp() * m).sum().backward()
     rows = [r for r in session.stats().sites if r.node == "MulBackward0" and r.slot == "other"]
     assert [bool(r.shared_with) for r in rows] == [False, True]
+
+
+def test_an_edit_to_values_that_the_code_does_not_hold_is_seen() -> None:
+    """All of a softmax of zeros are one number, as of a dropout's factor; half of it is another."""
+
+    def gradient() -> Tensor:
+        x = torch.randn(12, requires_grad=True)
+        y = torch.softmax(x * 0, -1)
+        z = y * x
+        y.data.mul_(0.5)
+        (found,) = torch.autograd.grad((z + F.hardsigmoid(y) * y).sum(), x)
+        return found
+
+    torch.manual_seed(0)
+    expected = gradient()
+    for method in ("lossless", actzip.Fixed(actzip.codecs.Keep(), actzip.codecs.Keep())):
+        torch.manual_seed(0)
+        with actzip.compress(method=method, min_bytes=0):
+            found = gradient()
+        assert found.shape == expected.shape
+        assert torch.isfinite(found).all()
