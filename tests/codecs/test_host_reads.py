@@ -115,9 +115,9 @@ def test_bytes_are_those_of_a_cpu(codec: Codec, x: Tensor, monkeypatch: pytest.M
 WITH: list[tuple[Codec, Tensor, int, int]] = [
     (Index(), indices(), 1, 0),
     (Bounded(0.01), maps(), 1, 1),
-    (Bounded(0.01, entropy=True), maps(), 27, 15),
-    (Dithered(0.4), maps(), 14, 16),
-    (Rectified(0.4), maps(), 14, 16),
+    (Bounded(0.01, entropy=True), maps(), 8, 12),
+    (Dithered(0.4), maps(), 12, 16),
+    (Rectified(0.4), maps(), 12, 16),
     (FixedPoint(6), maps(), 1, 1),
     (FixedPoint(6, skip_zeros=True), maps(nans=1), 1, 1),
     (Group(2, entropy=True), maps(), 5, 10),

@@ -7,7 +7,7 @@ low 56 bits, level above) | one header byte per block of 64 values | the data of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -41,6 +41,8 @@ class ChunkedLayout:
     dtype: torch.dtype
     bounds: Tensor  #: one per channel, from `strict_bounds`
     inner: int  #: elements of a channel that follow each other
+    #: the element at which a part of a tensor begins, a multiple of CHUNK
+    first: int = field(default=0, kw_only=True)
 
     @property
     def chunks(self) -> int:
@@ -64,7 +66,6 @@ class BoundedLayout(ChunkedLayout):
     dither: bool
     width: int = 0  #: of the maps that the 2-D prediction sees; 0: prediction in one dimension
     height: int = 1
-    first: int = 0  #: the element at which a part of a tensor begins, a multiple of CHUNK
 
 
 def real_of(dtype: torch.dtype) -> torch.dtype:

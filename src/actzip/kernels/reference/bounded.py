@@ -1,13 +1,12 @@
 """Bounded in plain PyTorch, second half: symbols to bytes, block by block, and back.
 
 The host reads one number of an encode, the size of its payload, and one of a decode, whether the
-bytes are damaged. A few chunks are worked on at a time (all at once to decode predict="lorenzo").
+bytes are damaged. A few chunks are worked on at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -16,7 +15,6 @@ from actzip.kernels.bounded_layout import (
     BITMAP,
     BLOCK,
     BLOCKS_PER_CHUNK,
-    CHUNK,
     DELTA,
     MAX_WIDTH,
     OFFSET_MASK,
@@ -34,16 +32,16 @@ from actzip.kernels.reference.bounded_symbols import (
     residuals,
     unpredict,
 )
+from actzip.kernels.reference.parts import blocks_of, chunks_of, part_of, parts
 from actzip.kernels.reference.scattered import put, put_codes, take, take_codes
-from actzip.kernels.reference.slabs import elements
 
 
 def encode(
     x: Tensor, layout: BoundedLayout, seed: int, allocate: Callable[[int], Tensor]
 ) -> Tensor:
     found = []
-    for part in _parts(layout):
-        symbols, raw, levels = quantize(_of(x, part), part, seed)
+    for part in parts(layout):
+        symbols, raw, levels = quantize(part_of(x, part), part, seed)
         headers, _, present = _choose(symbols, raw, part)
         found.append((levels, headers.to(torch.uint8), _sizes(headers, present, part)))
     if not found:
@@ -52,10 +50,9 @@ def encode(
     ends = sizes.cumsum(0)
     starts, table, total = ends - sizes, 8 * layout.chunks, int(ends[-1])
     body = torch.zeros(total + 1, dtype=torch.uint8, device=x.device)
-    for part in _parts(layout):
-        symbols, raw, _ = quantize(_of(x, part), part, seed)
-        here = starts[part.first // BLOCK :][: part.blocks]
-        _write(body, here, *_choose(symbols, raw, part), _of(x, part), part)
+    for part in parts(layout):
+        symbols, raw, _ = quantize(part_of(x, part), part, seed)
+        _write(body, blocks_of(starts, part), *_choose(symbols, raw, part), part_of(x, part), part)
     data = allocate(table + layout.blocks + total)
     data[:table] = (starts[::BLOCKS_PER_CHUNK] | levels << 56).view(torch.uint8)
     data[table : table + layout.blocks] = headers
@@ -64,14 +61,14 @@ def encode(
 
 
 def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
-    parts = sections(layout, data)
-    if parts is None:
+    cut = sections(layout, data)
+    if cut is None:
         raise DamagedError(
             f"bounded_decode: {data.numel()} bytes are too few for {layout.n} values"
         )
     if not layout.n:
         return
-    table, headers, body = parts
+    table, headers, body = cut
     entries = table.clone().view(torch.int64)
     levels, offsets = entries >> 56 & 255, entries & OFFSET_MASK
     ends = torch.cat([offsets[1:], torch.full_like(offsets[:1], body.numel())])
@@ -79,25 +76,25 @@ def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
     damaged |= ((headers != RAW) & ((headers // 32 > DELTA) | (headers % 32 > MAX_WIDTH))).any()
     levels = levels.clamp(max=len(SCALE) - 1)
     body = torch.nn.functional.pad(body, (0, 1))
-    for part in [layout] if layout.width else _parts(layout):
-        chunks = slice(part.first // CHUNK, part.first // CHUNK + part.chunks)
-        codes = headers[part.first // BLOCK :][: part.blocks].long()
-        end, values = _read(body, offsets[chunks], codes, levels[chunks], part, seed)
-        damaged |= (end > ends[chunks]).any()
-        out[part.first : part.first + part.n] = values
-    if bool(damaged):
+    starts = torch.zeros(layout.blocks, dtype=torch.int64, device=out.device)
+    past: list[Tensor] = []
+
+    def read() -> Iterator[tuple[BoundedLayout, Tensor]]:
+        for part in parts(layout):
+            codes = blocks_of(headers, part).long()
+            end, begins, symbols = _read(body, chunks_of(offsets, part), codes, part)
+            blocks_of(starts, part).copy_(begins)
+            past.append((end > chunks_of(ends, part)).any())
+            yield part, symbols
+
+    for part, symbols in unpredict(read(), layout, headers // 32 == DELTA):
+        values = dequantize(symbols, part, chunks_of(levels, part), seed)
+        kept = take(body, blocks_of(starts, part), BLOCK * part.itemsize).view(part.dtype)
+        is_raw = (blocks_of(headers, part) == RAW).view(-1, 1)
+        found = torch.where(is_raw, kept, padded(values, BLOCK))
+        part_of(out, part).copy_(found.view(-1)[: part.n])
+    if bool(torch.stack([damaged, *past]).any()):
         raise DamagedError("bounded_decode: the stored bytes are damaged")
-
-
-def _parts(layout: BoundedLayout) -> Iterator[BoundedLayout]:
-    """The layouts of a few chunks at a time."""
-    step = max(1, elements(layout.n, layout.itemsize) // 2 // CHUNK) * CHUNK
-    for first in range(0, layout.n, step):
-        yield replace(layout, n=min(step, layout.n - first), first=first)
-
-
-def _of(x: Tensor, part: BoundedLayout) -> Tensor:
-    return x[part.first : part.first + part.n]
 
 
 def packed_sizes(symbols: Tensor, raw: Tensor, layout: BoundedLayout) -> Tensor:
@@ -189,9 +186,9 @@ def _write(
 
 
 def _read(
-    body: Tensor, offsets: Tensor, headers: Tensor, levels: Tensor, layout: BoundedLayout, seed: int
-) -> tuple[Tensor, Tensor]:
-    """Where each chunk of a part ends, and its values, flat."""
+    body: Tensor, offsets: Tensor, headers: Tensor, layout: BoundedLayout
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Where each chunk of a part ends, where its blocks begin, and symbols or residuals."""
     end, starts, present = _locate(body, offsets, headers, layout)
     raw, is_map = headers == RAW, _is_map(headers)
     width = headers % 32 * ~raw
@@ -200,12 +197,7 @@ def _read(
     codes = take_codes(body, starts + map_size, _positions(present, width), widths, 31)
     codes = (codes + is_map.view(-1, 1)) * present * ~raw.view(-1, 1)
     signed = ((headers // 32 & 1 == 1) | (headers // 32 == DELTA)) & ~raw
-    symbols = torch.where(signed.view(-1, 1), unzigzag(codes), codes)
-    symbols = unpredict(symbols, (headers // 32 == DELTA) & ~raw, layout)
-    inside = torch.arange(layout.blocks * BLOCK, device=body.device) < layout.n
-    values = padded(dequantize(symbols * inside.view(-1, BLOCK), layout, levels, seed), BLOCK)
-    kept = take(body, starts, BLOCK * layout.itemsize).view(layout.dtype)
-    return end, torch.where(raw.view(-1, 1), kept, values).view(-1)[: layout.n]
+    return end, starts, torch.where(signed.view(-1, 1), unzigzag(codes), codes)
 
 
 def _locate(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -29,8 +31,9 @@ from actzip.kernels.bounded_layout import (
     BoundedLayout,
     worst_case,
 )
-from actzip.kernels.entropy_table import SPAN, SYMBOLS, as_tensor
+from actzip.kernels.entropy_table import SPAN, SYMBOLS, Table, as_tensor
 from actzip.kernels.errors import DamagedError
+from actzip.kernels.reference import raw_blocks
 from actzip.kernels.reference.bounded import packed_sizes, unzigzag, zigzag
 from actzip.kernels.reference.bounded_symbols import (
     dequantize,
@@ -39,36 +42,57 @@ from actzip.kernels.reference.bounded_symbols import (
     residuals,
     unpredict,
 )
-from actzip.kernels.reference.entropy import Bytes, Ints, decode_spans, encode_spans
+from actzip.kernels.reference.entropy import decode_spans, encode_spans
+from actzip.kernels.reference.entropy_rows import Bytes, Ints
+from actzip.kernels.reference.parts import (
+    blocks_of,
+    chains_at_once,
+    chunks_of,
+    part_of,
+    parts,
+    span_of,
+    span_parts,
+)
 
 _EXTRA_ROOM = 2 * SPAN  #: bytes of extra bits that a span may have
+_DAMAGED = "bounded_decode: the stored bytes are damaged"
 
 
 def encode(
     x: Tensor, layout: BoundedLayout, seed: int, allocate: Callable[[int], Tensor]
 ) -> Tensor | None:
     """The payload, or None when plain packing is shorter."""
-    symbols, raw, levels = quantize(x, layout, seed)
-    choice = _look(symbols.clone(), raw, layout)  # which packing would change
+    choice = _look(x, layout, seed)
     if choice is None:
         return None
-    codes = _codes(symbols, layout, choice.kind).view(-1)[: layout.n].cpu().numpy()
-    wanted = _symbol_of(codes)
-    missing = np.array(choice.table.frequencies)[wanted] == 0
-    found: Bytes = np.where(missing, ESCAPE, wanted).astype(np.uint8)
-    values = padded(x, BLOCK).view(torch.uint8).cpu().numpy()
-    spans = []
-    for k, coded in enumerate(encode_spans(found, choice.table)):
-        here = slice(k * SPAN, (k + 1) * SPAN)
-        extra = _extra_bytes(found[here], codes[here])
-        if len(extra) > _EXTRA_ROOM:
-            return None
-        kept = _raw_bytes(values, raw.cpu().numpy(), k, layout)
-        spans.append(len(coded).to_bytes(4, "little") + coded + extra + kept)
-    maps = padded(raw, BLOCKS_PER_CHUNK).view(-1, 8, 8).long() << torch.arange(8, device=x.device)
-    maps = maps.sum(2).view(-1).to(torch.uint8)
+    spans: list[bytes] = []
+    levels = torch.zeros(layout.chunks, dtype=torch.uint8, device=x.device)
+    raw = torch.zeros(layout.blocks, dtype=torch.bool, device=x.device)
+    for batch in chains_at_once(-(-layout.n // SPAN), choice.table.chain):
+        symbols, after = [], []
+        for span in batch:
+            whole = span_of(layout, span)
+            held = torch.zeros(whole.n, dtype=torch.int32, device=x.device)
+            for part in span_parts(layout, span):
+                here, is_raw, level = quantize(part_of(x, part), part, seed)
+                found = _codes(here, part, choice.kind).view(-1)[: part.n]
+                held[part.first - whole.first :][: part.n] = found
+                blocks_of(raw, part).copy_(is_raw)
+                chunks_of(levels, part).copy_(level)
+            extra, codes = _Extra(), held.cpu().numpy().view(np.uint32)
+            for at in range(0, whole.n, 2 * CHUNK):
+                few = codes[at : at + 2 * CHUNK].astype(np.int64)
+                symbols.append(_coded_symbols(few, choice.table))
+                extra.add(symbols[-1], few)
+            kept = raw_blocks.values_of(part_of(x, whole), blocks_of(raw, whole))
+            after.append((extra.stored(), kept))
+        coded = encode_spans(np.concatenate(symbols), choice.table)
+        for words, (extras, kept) in zip(coded, after, strict=True):
+            if len(extras) > _EXTRA_ROOM:
+                return None
+            spans.append(len(words).to_bytes(4, "little") + words + extras + kept)
     sizes = torch.tensor([len(s) for s in spans], device=x.device)
-    first = head(choice, levels.to(torch.uint8), maps, sizes)
+    first = head(choice, levels, raw_blocks.bitmap(raw), sizes)
     body = as_tensor(b"".join(spans), x.device)
     if first.numel() + body.numel() > worst_case(layout):
         return None
@@ -78,51 +102,60 @@ def encode(
 
 
 def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
-    parts = split(data, layout)
-    levels = parts.levels.long()
-    raw = (parts.raw[:, None] >> torch.arange(8, device=data.device) & 1).bool().view(-1)
-    if bool((levels >= len(SCALE)).any()) or bool(raw[layout.blocks :].any()):
-        raise DamagedError("bounded_decode: the stored bytes are damaged")
-    raw = raw[: layout.blocks]
-    coded, extras, kept = _cut(parts.offsets, parts.body, raw, layout)
-    kind = parts.choice.kind
-    found = decode_spans(coded, parts.choice.table, layout.n)
-    codes = _with_extra(found, extras)
-    symbols = padded(torch.from_numpy(codes).to(data.device), BLOCK)
-    if kind != Kind.UNSIGNED:
-        symbols = unzigzag(symbols)
-    if kind == Kind.DIFFERENCES:
-        symbols = unpredict(symbols, torch.ones_like(raw), layout)
-    inside = torch.arange(layout.blocks * BLOCK, device=data.device) < layout.n
-    symbols = torch.where(inside.view(-1, BLOCK), symbols, torch.zeros_like(symbols))
-    symbols = ((symbols + 2**31) & 0xFFFFFFFF) - 2**31
-    values = padded(dequantize(symbols, layout, levels, seed), BLOCK)
-    if bool(raw.any()):
-        values[raw] = padded(kept.view(layout.dtype), BLOCK)
-    out.copy_(values.view(-1)[: layout.n])
+    cut = split(data, layout)
+    levels, kind = cut.levels.long(), cut.choice.kind
+    if bool((levels >= len(SCALE)).any()):
+        raise DamagedError(_DAMAGED)
+    raw = raw_blocks.from_bitmap(cut.raw, layout, "bounded_decode")
+    cuts = _spans(cut.offsets, cut.body, raw, layout)
+    read = _read(cuts, cut.body, cut.choice, layout)
+    for part, symbols in unpredict(read, layout) if kind == Kind.DIFFERENCES else read:
+        values = dequantize(symbols, part, chunks_of(levels, part), seed)
+        begin = cuts[part.first // SPAN].kept
+        part_of(out, part).copy_(raw_blocks.put_back(values, raw, part, cut.body, begin))
 
 
-def _look(symbols: Tensor, raw: Tensor, layout: BoundedLayout) -> Choice | None:
+def _read(
+    cuts: Sequence[_Span], body: Tensor, choice: Choice, layout: BoundedLayout
+) -> Iterator[tuple[BoundedLayout, Tensor]]:
+    """Symbols of each part, or residuals; modulo 2^32, as the C++ twin computes."""
+    octets = body.cpu().numpy()
+    for batch in chains_at_once(len(cuts), choice.table.chain):
+        begin, end = batch.start * SPAN, min(layout.n, batch.stop * SPAN)
+        coded = [octets[cuts[k].coded] for k in batch]
+        found = decode_spans(coded, choice.table, end - begin)
+        for k in batch:
+            codes = _with_extra(found[k * SPAN - begin :][:SPAN], octets[cuts[k].extra])
+            for part in span_parts(layout, k):
+                here = codes[part.first - k * SPAN :][: part.n].astype(np.int64)
+                symbols = padded(torch.from_numpy(here).to(body.device), BLOCK)
+                symbols = unzigzag(symbols) if choice.kind != Kind.UNSIGNED else symbols
+                yield part, ((symbols + 2**31) & 0xFFFFFFFF) - 2**31
+
+
+def _look(x: Tensor, layout: BoundedLayout, seed: int) -> Choice | None:
     """What some of the chunks ask for, as bounded_count finds it."""
-    here = torch.zeros(layout.chunks, dtype=torch.bool, device=symbols.device)
-    here[looked_at(layout).to(symbols.device)] = True
-    looked = here.repeat_interleave(CHUNK)[: layout.n]
-    counts = [0] * (NEGATIVE + 1)
-    for kind, begin in COUNTS_OF.items():
-        codes = _codes(symbols, layout, kind).view(-1)[: layout.n][looked]
-        if kind == Kind.UNSIGNED:
-            counts[NEGATIVE] = int((codes >> 31).sum())
-            codes = codes[codes >> 31 == 0]
-        counts[begin : begin + SYMBOLS] = _count(codes)
-    blocks = here.repeat_interleave(BLOCKS_PER_CHUNK)[: layout.blocks]
-    packed = int(packed_sizes(symbols, raw, layout)[blocks].sum())
-    return choose(counts, packed, layout)
-
-
-def _count(codes: Tensor) -> list[int]:
-    found = torch.from_numpy(_symbol_of(codes.cpu().numpy()).astype(np.int64))
-    counts: list[int] = torch.bincount(found, minlength=SYMBOLS).tolist()
-    return counts
+    looked = np.zeros(layout.chunks, dtype=bool)
+    looked[looked_at(layout).numpy()] = True
+    counts = torch.zeros(NEGATIVE + 2, dtype=torch.int64, device=x.device)  # the last: packed
+    for part in parts(layout):
+        mine = looked[part.first // CHUNK :][: part.chunks]
+        if not mine.any():
+            continue
+        symbols, raw, _ = quantize(part_of(x, part), part, seed)
+        there = torch.from_numpy(mine).to(x.device)
+        here = there.repeat_interleave(CHUNK, output_size=len(mine) * CHUNK)[: part.n].long()
+        for kind, begin in COUNTS_OF.items():
+            codes = _codes(symbols, part, kind).view(-1)[: part.n]
+            times = here
+            if kind == Kind.UNSIGNED:
+                counts[NEGATIVE] += ((codes >> 31) * here).sum()
+                times = here * (codes >> 31 == 0)
+            counts[begin : begin + SYMBOLS].scatter_add_(0, _symbol_on_device(codes), times)
+        sizes = padded(packed_sizes(symbols, raw, part), BLOCKS_PER_CHUNK).sum(1)
+        counts[-1] += (sizes * there).sum()
+    *found, packed = counts.tolist()
+    return choose(found, packed, layout)
 
 
 def _codes(symbols: Tensor, layout: BoundedLayout, kind: Kind) -> Tensor:
@@ -140,58 +173,73 @@ def _symbol_of(codes: Ints) -> Ints:
     return np.where(codes < DIRECT, codes, found)
 
 
-def _extra_bytes(found: Bytes, codes: Ints) -> bytes:
+def _symbol_on_device(codes: Tensor) -> Tensor:
+    exponent = torch.frexp(codes.clamp(min=1).double())[1].long() - 1
+    octave = DIRECT + (exponent - 6) * 8 + (codes >> (exponent - 3).clamp(min=0) & 7)
+    found = torch.where(exponent > 29, ESCAPE, octave)
+    return torch.where(codes < DIRECT, codes, found)
+
+
+def _coded_symbols(codes: Ints, table: Table) -> Bytes:
+    """Those that the table holds, ESCAPE for all others."""
+    wanted = _symbol_of(codes)
+    missing = np.array(table.frequencies)[wanted] == 0
+    found: Bytes = np.where(missing, ESCAPE, wanted).astype(np.uint8)
+    return found
+
+
+class _Extra:
     """The low bits of all codes above the direct ones, least significant bit first."""
-    held, bits = 0, 0
-    for symbol, code in zip(found[found >= DIRECT], codes[found >= DIRECT], strict=True):
-        width = extra_bits(int(symbol))
-        held |= (int(code) & ((1 << width) - 1)) << bits
-        bits += width
-    return held.to_bytes((bits + 7) // 8, "little")
 
+    def __init__(self) -> None:
+        self._held, self._bits = 0, 0
 
-def _with_extra(found: Bytes, extras: Sequence[Bytes]) -> Ints:
-    codes = found.astype(np.int64)
-    for k, stream in enumerate(extras):
-        held, bits = int.from_bytes(stream.tobytes(), "little"), 8 * len(stream)
-        for i in np.flatnonzero(found[k * SPAN : (k + 1) * SPAN] >= DIRECT) + k * SPAN:
-            symbol = int(found[i])
+    def add(self, found: Bytes, codes: Ints) -> None:
+        there = found >= DIRECT
+        for symbol, code in zip(found[there].tolist(), codes[there].tolist(), strict=True):
             width = extra_bits(symbol)
-            place = symbol - DIRECT
-            base = 0 if symbol == ESCAPE else (8 + place % 8) << (place // 8 + 3)
-            codes[i] = base + (held & ((1 << width) - 1))
-            held >>= width
-            bits -= width
-        if bits < 0:
-            raise DamagedError("bounded_decode: the stored bytes are damaged")
+            self._held |= (code & ((1 << width) - 1)) << self._bits
+            self._bits += width
+
+    def stored(self) -> bytes:
+        return self._held.to_bytes((self._bits + 7) // 8, "little")
+
+
+def _with_extra(found: Bytes, stream: Bytes) -> npt.NDArray[np.uint32]:
+    """The codes of a span from its symbols and extra bits."""
+    codes = found.astype(np.uint32)
+    held, bits = int.from_bytes(stream.tobytes(), "little"), 8 * len(stream)
+    for i in np.flatnonzero(found >= DIRECT):
+        symbol = int(found[i])
+        width = extra_bits(symbol)
+        place = symbol - DIRECT
+        base = 0 if symbol == ESCAPE else (8 + place % 8) << (place // 8 + 3)
+        codes[i] = base + (held & ((1 << width) - 1))
+        held >>= width
+        bits -= width
+    if bits < 0:
+        raise DamagedError(_DAMAGED)
     return codes
 
 
-def _raw_bytes(values: Bytes, raw: Bytes, span: int, layout: BoundedLayout) -> bytes:
-    per_span = SPAN // BLOCK
-    rows = np.flatnonzero(raw[span * per_span : (span + 1) * per_span]) + span * per_span
-    joined = values[rows].tobytes()
-    if len(rows) and rows[-1] == layout.blocks - 1:
-        joined = joined[: len(joined) - (layout.blocks * BLOCK - layout.n) * layout.itemsize]
-    return joined
+class _Span(NamedTuple):
+    """Where in the body the parts of a span are."""
+
+    coded: slice
+    extra: slice
+    kept: int  #: where raw blocks begin
 
 
-def _cut(
-    offsets: Tensor, body: Tensor, raw: Tensor, layout: BoundedLayout
-) -> tuple[list[Bytes], list[Bytes], Tensor]:
-    """Coded symbols and extra bits of each span, and the values of all raw blocks."""
-    ends = [*offsets.tolist()[1:], body.numel()][: offsets.numel()]
-    lengths = torch.full((layout.blocks,), BLOCK * layout.itemsize)
-    if layout.blocks:
-        lengths[-1] -= (layout.blocks * BLOCK - layout.n) * layout.itemsize
-    kept_bytes = padded(lengths * raw.cpu(), SPAN // BLOCK).sum(1).tolist()
-    coded, extras, kept = [], [], [body.new_zeros(0)]
-    for begin, end, size in zip(offsets.tolist(), ends, kept_bytes, strict=True):
-        length = int.from_bytes(bytes(body[begin : begin + 4].tolist()), "little")
-        if begin + 4 + length + size > end:
-            raise DamagedError("bounded_decode: the stored bytes are damaged")
-        part = body[begin + 4 : end].cpu().numpy()
-        coded.append(part[:length])
-        extras.append(part[length : len(part) - size])
-        kept.append(body[end - size : end])
-    return coded, extras, torch.cat(kept).clone()
+def _spans(
+    offsets: Tensor, body: Tensor, raw: raw_blocks.Which, layout: BoundedLayout
+) -> list[_Span]:
+    starts, found = offsets.tolist(), []
+    for begin, end, size in zip(
+        starts, [*starts[1:], body.numel()], raw_blocks.sizes(raw, layout), strict=True
+    ):
+        coded = begin + 4
+        extra = coded + int.from_bytes(bytes(body[begin:coded].tolist()), "little")
+        if extra + size > end:
+            raise DamagedError(_DAMAGED)
+        found.append(_Span(slice(coded, extra), slice(extra, end - size), end - size))
+    return found

@@ -6,10 +6,20 @@ q + 1 for q >= 0 and q below, so nothing else decodes to zero; without, the symb
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import torch
 from torch import Tensor
 
-from actzip.kernels.bounded_layout import BLOCK, CAP, CHUNK, SCALE, BoundedLayout, levels_of
+from actzip.kernels.bounded_layout import (
+    BLOCK,
+    BLOCKS_PER_CHUNK,
+    CAP,
+    CHUNK,
+    SCALE,
+    BoundedLayout,
+    levels_of,
+)
 from actzip.kernels.reference.dither import dither
 
 
@@ -106,41 +116,64 @@ def residuals(symbols: Tensor, layout: BoundedLayout) -> Tensor:
     return found.view(-1, BLOCK)[: symbols.shape[0]]
 
 
-def unpredict(symbols: Tensor, delta: Tensor, layout: BoundedLayout) -> Tensor:
-    """Turns residuals back into symbols in those blocks (blocks, 64) where `delta` is set."""
+def unpredict(
+    read: Iterable[tuple[BoundedLayout, Tensor]], layout: BoundedLayout, delta: Tensor | None = None
+) -> Iterator[tuple[BoundedLayout, Tensor]]:
+    """Turns residuals back into symbols (blocks, 64) in those blocks where `delta` is set, or all.
+
+    Part by part in one dimension; in maps after all was read, an element of all chunks at a time.
+    Sums are modulo 2^32, as the C++ twin computes: damaged bytes may run away.
+    """
+
+    def of(part: BoundedLayout) -> Tensor:
+        blocks = slice(part.first // BLOCK, part.first // BLOCK + part.blocks)
+        here = torch.ones(part.blocks, dtype=torch.bool) if delta is None else delta[blocks]
+        return padded(here.to(layout.bounds.device), BLOCKS_PER_CHUNK)
+
     if layout.width == 0:
-        rows = _add_up(symbols, delta, layout)
-    else:
-        rows = _add_up_in_maps(symbols, delta, layout)
-    # modulo 2^32, as the C++ twin computes: damaged bytes may run away
-    wrapped = ((rows + 2**31) & 0xFFFFFFFF) - 2**31
-    return wrapped.view(-1, BLOCK)[: symbols.shape[0]]
+        for part, symbols in read:
+            whole = padded(symbols.reshape(-1), CHUNK).to(torch.int32)
+            _add_up(whole.unflatten(1, (-1, BLOCK)), of(part))
+            yield part, whole.view(-1, BLOCK)[: part.blocks]
+        return
+    held, seen = None, []
+    for part, symbols in read:
+        if held is None:
+            shape = (layout.chunks * BLOCKS_PER_CHUNK, BLOCK)
+            held = torch.zeros(shape, dtype=torch.int32, device=symbols.device)
+        held[part.first // BLOCK :][: part.blocks] = symbols
+        seen.append(part)
+    if held is None:
+        return
+    _add_up_in_maps(held.view(-1, CHUNK), of(layout), layout)
+    for part in seen:
+        yield part, held[part.first // BLOCK :][: part.blocks]
 
 
-def _add_up(symbols: Tensor, delta: Tensor, layout: BoundedLayout) -> Tensor:
+def _add_up(blocks: Tensor, delta: Tensor) -> None:
     """Each block from the last value of the one before it in its chunk."""
-    blocks = padded(symbols.reshape(-1), CHUNK).unflatten(1, (-1, BLOCK))
-    is_delta = padded(delta, CHUNK // BLOCK)
-    sums = torch.where(is_delta.unsqueeze(2), blocks.cumsum(2), blocks)
-    last = torch.zeros_like(sums[:, 0, 0])
-    for b in range(sums.shape[1]):
-        sums[:, b] += (last * is_delta[:, b]).unsqueeze(1)
-        last = sums[:, b, -1]
-    return sums
+    last = torch.zeros_like(blocks[:, 0, 0])
+    for b in range(BLOCKS_PER_CHUNK):
+        here, is_delta = blocks[:, b], delta[:, b].unsqueeze(1)
+        sums = here.cumsum(1, dtype=torch.int32) + last.unsqueeze(1)
+        blocks[:, b] = torch.where(is_delta, sums, here)
+        last = blocks[:, b, -1]
 
 
-def _add_up_in_maps(symbols: Tensor, delta: Tensor, layout: BoundedLayout) -> Tensor:
-    rows = padded(symbols.reshape(-1), CHUNK)
-    here = padded(delta.unsqueeze(1).expand(-1, BLOCK).reshape(-1), CHUNK)
-    left, above, corner = _neighbours(layout, symbols.device)
+def _add_up_in_maps(rows: Tensor, delta: Tensor, layout: BoundedLayout) -> None:
+    """Element after element, all chunks side by side."""
+    if not bool(delta.any()):
+        return
+    first = layout.first + CHUNK * torch.arange(len(rows), device=rows.device)
     width = layout.width
-    for i in range(min(CHUNK, layout.n) if bool(delta.any()) else 0):
+    for i in range(min(CHUNK, layout.n)):
+        column = (first + i) % width > 0
+        row = (first + i) // width % layout.height > 0
         guess = torch.zeros_like(rows[:, 0])
         if i > 0:
-            guess = guess + rows[:, i - 1] * left[:, i]
+            guess = guess + rows[:, i - 1] * column
         if i >= width:
-            guess = guess + rows[:, i - width] * above[:, i]
+            guess = guess + rows[:, i - width] * row
         if i > width:
-            guess = guess - rows[:, i - width - 1] * corner[:, i]
-        rows[:, i] += guess * here[:, i]
-    return rows
+            guess = guess - rows[:, i - width - 1] * (column & row)
+        rows[:, i] += guess * delta[:, i // BLOCK]

@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from actzip.kernels.bounded_layout import BLOCK, BLOCKS_PER_CHUNK, CHUNK
+from actzip.kernels.bounded_layout import CHUNK
 from actzip.kernels.dithered_contexts import (
     BINS,
     COUNTED,
     ESCAPE,
     Choice,
+    Context,
     Contexts,
     choose,
 )
 from actzip.kernels.dithered_layout import (
     EXTRA_ROOM,
     DitheredLayout,
+    Sections,
     head,
     looked_at,
     split,
     too_fine,
 )
-from actzip.kernels.entropy_table import SPAN, as_tensor
+from actzip.kernels.entropy_table import SPAN, STATES, as_tensor
 from actzip.kernels.errors import DamagedError
-from actzip.kernels.reference.bounded_symbols import padded
+from actzip.kernels.reference import raw_blocks
 from actzip.kernels.reference.dithered_grid import dequantize, dither_rows, quantize
-from actzip.kernels.reference.entropy import Bytes, Ints
-from actzip.kernels.reference.entropy_rows import Rows, decode_rows, encode_rows
+from actzip.kernels.reference.entropy_rows import (
+    Bytes,
+    Ints,
+    Rows,
+    decode_rows,
+    encode_rows,
+    load_chains,
+)
+from actzip.kernels.reference.parts import (
+    blocks_of,
+    chains_at_once,
+    chunks_of,
+    part_of,
+    parts,
+    span_of,
+    span_parts,
+)
 
 _DAMAGED = "dithered_decode: the stored bytes are damaged"
 
@@ -41,82 +57,148 @@ def encode(
     x: Tensor, layout: DitheredLayout, seed: int, allocate: Callable[[int], Tensor]
 ) -> Tensor | None:
     """The payload, or None when steps are too fine for this format."""
-    codes, raw, levels = quantize(x, layout, seed)
-    bins = _bins(layout, seed, x.device)
-    choice = _look(codes, bins, layout)
+    choice = _look(x, layout, seed)
     if too_fine(choice, layout):
         return None
-    groups = Groups.of(bins, choice.contexts, layout.n)
-    found = codes.cpu().numpy()
-    symbols, escaped = groups.symbols(found, choice.contexts)
-    coded = encode_rows(groups.rows(symbols, choice.chain), _tables(choice.contexts))
-    values = padded(x, BLOCK).view(torch.uint8).cpu().numpy()
-    bodies = []
-    for k, words in enumerate(coded):
-        spans = range(k * choice.chain, min(layout.spans, (k + 1) * choice.chain))
-        extras = [_gamma(found[_span(s)][escaped[_span(s)]]) for s in spans]
-        if any(len(e) > EXTRA_ROOM for e in extras):
-            return None
-        kept = b"".join(_raw_bytes(values, raw.cpu().numpy(), s, layout) for s in spans)
-        bodies.append(words + b"".join(extras) + kept)
-    maps = padded(raw, BLOCKS_PER_CHUNK).view(-1, 8, 8).long() << torch.arange(8, device=x.device)
-    first = head(
+    tables = _tables(choice.contexts)
+    bodies: list[bytes] = []
+    sizes: list[int] = []
+    levels = torch.zeros(layout.chunks, dtype=torch.uint8, device=x.device)
+    raw = torch.zeros(layout.blocks, dtype=torch.bool, device=x.device)
+    for batch in chains_at_once(layout.spans, choice.chain):
+        coded, after = [], []
+        for chain in _chains(batch, choice.chain):
+            pieces, extras, kept = [], b"", b""
+            for span in chain:
+                whole = span_of(layout, span)
+                held = torch.zeros(whole.n, dtype=torch.int32, device=x.device)
+                for part in span_parts(layout, span):
+                    found, is_raw, level = quantize(part_of(x, part), part, seed)
+                    held[part.first - whole.first :][: part.n] = found
+                    chunks_of(levels, part).copy_(level)
+                    blocks_of(raw, part).copy_(is_raw)
+                codes = held.cpu().numpy()
+                kept += raw_blocks.values_of(part_of(x, whole), blocks_of(raw, whole))
+                contexts = _contexts(layout, span, choice.contexts, seed, x.device)
+                escaped = np.zeros(len(codes), dtype=bool)
+                for k, context in enumerate(choice.contexts.each):
+                    mine = contexts == k
+                    piece, escaped[mine] = _symbols(codes[mine], context, tables[k])
+                    pieces.append((k, piece))
+                extra = _gamma(codes[escaped].astype(np.int64))
+                if len(extra) > EXTRA_ROOM:
+                    return None
+                extras += extra
+            coded.append(pieces)
+            after.append(extras + kept)
+        words = encode_rows(_rows(coded), tables)
+        for k, rest in enumerate(after):
+            sizes.append(len(first := words.chain(k)))
+            bodies.append(first + rest)
+    start = head(
         choice,
-        levels.to(torch.uint8),
-        maps.sum(2).view(-1).to(torch.uint8),
+        levels,
+        raw_blocks.bitmap(raw),
         torch.tensor([len(b) for b in bodies], device=x.device),
-        torch.tensor([len(c) for c in coded], device=x.device),
+        torch.tensor(sizes, device=x.device),
     )
     body = as_tensor(b"".join(bodies), x.device)
-    data = allocate(first.numel() + body.numel())
-    torch.cat([first, body], out=data)
+    data = allocate(start.numel() + body.numel())
+    torch.cat([start, body], out=data)
     return data
 
 
 def decode(data: Tensor, layout: DitheredLayout, seed: int, out: Tensor) -> None:
-    parts = split(data, layout)
-    raw = (parts.raw[:, None] >> torch.arange(8, device=data.device) & 1).bool().view(-1)
-    if bool(raw[layout.blocks :].any()):
-        raise DamagedError(_DAMAGED)
-    raw = raw[: layout.blocks]
-    groups = Groups.of(_bins(layout, seed, data.device), parts.contexts, layout.n)
-    body = parts.body.cpu().numpy()
-    places = parts.offsets.tolist()
-    ends = [at + c for at, c in zip(places, parts.coded.tolist(), strict=False)]
-    rows = groups.rows(np.zeros(groups.total, np.uint8), parts.chain)
-    words = [body[a:b] for a, b in zip(places, ends, strict=False)]
-    symbols = decode_rows(rows, words, _tables(parts.contexts))
-    codes, escaped = groups.codes(symbols, parts.contexts)
-    kept_bytes = _raw_sizes(raw, layout)
-    kept = [body[:0]]
-    for k, begin in enumerate(ends):
-        spans = range(k * parts.chain, min(layout.spans, (k + 1) * parts.chain))
-        end = places[k + 1]
-        size = sum(kept_bytes[s] for s in spans)
-        if begin + size > end:
+    cut = split(data, layout)
+    raw = raw_blocks.from_bitmap(cut.raw, layout, "dithered_decode")
+    sizes, levels = raw_blocks.sizes(raw, layout), cut.levels.long()
+    places = cut.offsets.tolist()
+    for span, codes in _read(cut, places, layout, sizes, seed):
+        chain = span // cut.chain
+        kept = places[chain + 1] - sum(sizes[span : (chain + 1) * cut.chain])
+        for part in span_parts(layout, span):
+            here = torch.from_numpy(codes[part.first - span * SPAN :][: part.n].astype(np.int64))
+            values = dequantize(here.to(data.device), part, chunks_of(levels, part), seed)
+            part_of(out, part).copy_(raw_blocks.put_back(values, raw, part, cut.body, kept))
+
+
+def _read(
+    cut: Sections, places: Sequence[int], layout: DitheredLayout, sizes: Sequence[int], seed: int
+) -> Iterator[tuple[int, npt.NDArray[np.uint32]]]:
+    """The codes of each span; `sizes` are bytes of its raw blocks."""
+    tables, body = _tables(cut.contexts), cut.body.cpu().numpy()
+    device, each, coded = cut.body.device, cut.contexts.each, cut.coded.tolist()
+    for batch in chains_at_once(layout.spans, cut.chain):
+        chains = list(_chains(batch, cut.chain))
+        first = batch.start // cut.chain
+        words = [body[places[k] :][: coded[k]] for k in range(first, first + len(chains))]
+        states, loaded, limit = load_chains(words, _DAMAGED)
+        counts = {
+            s: np.bincount(_contexts(layout, s, cut.contexts, seed, device), minlength=len(each))
+            for s in batch
+        }
+        pieces = [
+            [
+                (k, -(-int(counts[s][k]) // context.group))
+                for s in chain
+                for k, context in enumerate(each)
+            ]
+            for chain in chains
+        ]
+        rows = Rows.of(pieces)
+        used, sound = decode_rows(rows, states, loaded, tables)
+        if not sound or (used[:, -1] != limit).any():
             raise DamagedError(_DAMAGED)
-        at, extra = 0, np.unpackbits(body[begin : end - size], bitorder="little")
-        for s in spans:
-            here = np.flatnonzero(escaped[_span(s)]) + s * SPAN
-            codes[here], at = _ungamma(extra, at, len(here))
-        if at != len(extra):
-            raise DamagedError(_DAMAGED)
-        kept.append(body[end - size : end])
-    found = torch.from_numpy(codes).to(data.device)
-    values = padded(dequantize(found, layout, parts.levels.long(), seed), BLOCK)
-    if bool(raw.any()):
-        stored = torch.from_numpy(np.concatenate(kept)).to(data.device)
-        values[raw] = padded(stored.view(layout.dtype), BLOCK)
-    out.copy_(values.view(-1)[: layout.n])
+        for k, chain in enumerate(chains):
+            begin, row = places[first + k] + coded[first + k], 0
+            end = places[first + k + 1] - sum(sizes[s] for s in chain)
+            if begin > end:
+                raise DamagedError(_DAMAGED)
+            at, extra = 0, np.unpackbits(body[begin:end], bitorder="little")
+            for span in chain:
+                contexts = _contexts(layout, span, cut.contexts, seed, device)
+                codes = np.zeros(len(contexts), dtype=np.uint32)
+                escaped = np.zeros(len(contexts), dtype=bool)
+                for c, context in enumerate(each):
+                    count = -(-int(counts[span][c]) // context.group)
+                    symbols = rows.symbols[k, row:].reshape(-1)[:count]
+                    row += -(-count // STATES)
+                    mine = contexts == c
+                    codes[mine], escaped[mine] = _codes(symbols, context, counts[span][c])
+                here = np.flatnonzero(escaped)
+                codes[here], at = _ungamma(extra, at, len(here))
+                yield span, codes
+            if at != len(extra):
+                raise DamagedError(_DAMAGED)
 
 
-def _span(k: int) -> slice:
-    return slice(k * SPAN, (k + 1) * SPAN)
+def _chains(spans: range, chain: int) -> Iterator[range]:
+    return (spans[k : k + chain] for k in range(0, len(spans), chain))
 
 
-def _bins(layout: DitheredLayout, seed: int, device: torch.device) -> Bytes:
+def _rows(chains: Sequence[Sequence[tuple[int, Bytes]]]) -> Rows:
+    """Symbols of each chain, piece by piece, in rows; a piece has one context and its own rows."""
+    rows = Rows.of([[(k, len(piece)) for k, piece in chain] for chain in chains])
+    for held, chain in zip(rows.symbols, chains, strict=True):
+        row = 0
+        for _, piece in chain:
+            held[row:].reshape(-1)[: len(piece)] = piece
+            row += -(-len(piece) // STATES)
+    return rows
+
+
+def _bins(layout: DitheredLayout, seed: int, device: torch.device) -> Tensor:
+    """The bin of v of each element of a part."""
     v = dither_rows(layout, seed, device).view(-1)[: layout.n]
-    found: Bytes = ((v + 0.5) * BINS).to(torch.uint8).cpu().numpy()
+    return ((v + 0.5) * BINS).to(torch.uint8)
+
+
+def _contexts(
+    layout: DitheredLayout, span: int, contexts: Contexts, seed: int, device: torch.device
+) -> Bytes:
+    """The context of each element of a span."""
+    bins = torch.cat([_bins(part, seed, device) for part in span_parts(layout, span)])
+    found: Bytes = np.array(contexts.of_bin(), dtype=np.uint8)[bins.cpu().numpy()]
     return found
 
 
@@ -124,83 +206,45 @@ def _tables(contexts: Contexts) -> Ints:
     return np.array([c.frequencies() for c in contexts.each], dtype=np.int64)
 
 
-def _look(codes: Tensor, bins: Bytes, layout: DitheredLayout) -> Choice:
+def _look(x: Tensor, layout: DitheredLayout, seed: int) -> Choice:
     """Contexts for what some of the chunks hold, as dithered_count finds it."""
-    looked = looked_at(layout)
-    here = np.zeros(layout.chunks, dtype=bool)
-    here[looked.numpy()] = True
-    there = np.repeat(here, CHUNK)[: layout.n]
-    found = codes.cpu().numpy()[there]
-    flat = bins[there].astype(np.int64) * COUNTED + np.minimum(found, COUNTED - 1)
-    counts = np.bincount(flat, minlength=BINS * COUNTED).reshape(BINS, COUNTED)
-    every = np.bincount(np.minimum(found, ESCAPE), minlength=ESCAPE + 1)
-    return choose(counts, every, layout.n)
+    looked = np.zeros(layout.chunks, dtype=bool)
+    looked[looked_at(layout).numpy()] = True
+    counts = torch.zeros(BINS * COUNTED, dtype=torch.int64, device=x.device)
+    every = torch.zeros(ESCAPE + 1, dtype=torch.int64, device=x.device)
+    for part in parts(layout):
+        mine = looked[part.first // CHUNK :][: part.chunks]
+        if not mine.any():
+            continue
+        there = torch.from_numpy(mine).to(x.device)
+        here = there.repeat_interleave(CHUNK, output_size=len(mine) * CHUNK)[: part.n].long()
+        found = quantize(part_of(x, part), part, seed)[0]
+        flat = _bins(part, seed, x.device).long() * COUNTED + found.clamp(max=COUNTED - 1)
+        counts.scatter_add_(0, flat, here)
+        every.scatter_add_(0, found.clamp(max=ESCAPE), here)
+    both = torch.cat([counts, every]).cpu().numpy()
+    return choose(both[: BINS * COUNTED].reshape(BINS, COUNTED), both[BINS * COUNTED :], layout.n)
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """Which elements form which symbol: by span, then by context, `group` of them each."""
+def _symbols(
+    codes: npt.NDArray[np.int32], context: Context, frequencies: Ints
+) -> tuple[Bytes, npt.NDArray[np.bool_]]:
+    """Symbols of a context's codes, `group` of them each, and which codes are escaped."""
+    group, base = context.group, context.base
+    rows = np.zeros((-(-len(codes) // group), group), dtype=np.uint16)
+    np.minimum(codes, base, out=rows.reshape(-1)[: len(codes)], casting="unsafe")
+    found = np.minimum(rows @ base ** np.arange(group, dtype=np.uint16), ESCAPE)
+    found[(rows == base).any(1)] = ESCAPE
+    found = np.where((frequencies > 0)[found], found, ESCAPE).astype(np.uint8)
+    return found, np.repeat(found == ESCAPE, group)[: len(codes)]
 
-    order: Ints  #: elements by span and context
-    group: Ints  #: of each of these, the number of its symbol
-    place: Ints  #: and its place there
-    context: Ints  #: of each symbol
-    span: Ints  #: of each symbol
-    at: Ints  #: the number of each symbol among those of its span and context
 
-    @property
-    def total(self) -> int:
-        return len(self.context)
-
-    @staticmethod
-    def of(bins: Bytes, contexts: Contexts, n: int) -> Groups:
-        count = len(contexts.each)
-        segments = -(-n // SPAN) * count
-        key = np.arange(n) // SPAN * count + np.array(contexts.of_bin())[bins]
-        order = np.argsort(key, kind="stable")
-        sizes = np.bincount(key, minlength=segments)
-        together = np.tile([c.group for c in contexts.each], segments // count)
-        symbols = -(-sizes // together)
-        rank = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        wide = np.repeat(together, sizes)
-        begin = np.cumsum(symbols) - symbols
-        segment = np.repeat(np.arange(segments), symbols)
-        return Groups(
-            order,
-            np.repeat(begin, sizes) + rank // wide,
-            rank % wide,
-            segment % count,
-            segment // count,
-            np.arange(len(segment)) - begin[segment],
-        )
-
-    def symbols(self, codes: Ints, contexts: Contexts) -> tuple[Bytes, npt.NDArray[np.bool_]]:
-        """The symbols of these codes, and which elements are escaped."""
-        base = np.array([c.base for c in contexts.each])[self.context]
-        mine, wide = codes[self.order], base[self.group]
-        found = np.zeros(self.total, dtype=np.int64)
-        np.add.at(found, self.group, np.minimum(mine, wide) * wide**self.place)
-        np.maximum.at(found, self.group, np.where(mine >= wide, ESCAPE, 0))
-        found = np.minimum(found, ESCAPE)
-        found[_tables(contexts)[self.context, found] == 0] = ESCAPE
-        escaped = np.zeros(len(codes), dtype=bool)
-        escaped[self.order] = (found == ESCAPE)[self.group]
-        return found.astype(np.uint8), escaped
-
-    def codes(self, symbols: Bytes, contexts: Contexts) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """The way back; escaped codes are 0."""
-        base = np.array([c.base for c in contexts.each])[self.context][self.group]
-        mine = symbols.astype(np.int64)[self.group]
-        lost = mine == ESCAPE
-        codes = np.zeros(len(self.order), dtype=np.int64)
-        codes[self.order] = np.where(lost, 0, mine // base**self.place % base)
-        escaped = np.zeros(len(codes), dtype=bool)
-        escaped[self.order] = lost
-        return codes, escaped
-
-    def rows(self, symbols: Bytes, chain: int) -> Rows:
-        """Symbols in rows of 32, all contexts of a chain one after the other."""
-        return Rows.of(symbols, self.span // chain, self.context, self.at)
+def _codes(symbols: Bytes, context: Context, count: int) -> tuple[Bytes, npt.NDArray[np.bool_]]:
+    """The way back; escaped codes are 0."""
+    group, base = context.group, context.base
+    found = symbols[:, None] // base ** np.arange(group, dtype=np.uint8) % base
+    found[symbols == ESCAPE] = 0
+    return found.reshape(-1)[:count], np.repeat(symbols == ESCAPE, group)[:count]
 
 
 def _gamma(codes: Ints) -> bytes:
@@ -230,23 +274,3 @@ def _ungamma(bits: Bytes, at: int, count: int) -> tuple[Ints, int]:
         found[i] = (1 << k) + int((low << np.arange(k)).sum()) - 1
         at = after
     return found, -(-at // 8) * 8
-
-
-def _raw_bytes(
-    values: Bytes, raw: npt.NDArray[np.bool_], span: int, layout: DitheredLayout
-) -> bytes:
-    per_span = SPAN // BLOCK
-    rows = np.flatnonzero(raw[span * per_span : (span + 1) * per_span]) + span * per_span
-    joined = values[rows].tobytes()
-    if len(rows) and rows[-1] == layout.blocks - 1:
-        joined = joined[: len(joined) - (layout.blocks * BLOCK - layout.n) * layout.itemsize]
-    return joined
-
-
-def _raw_sizes(raw: Tensor, layout: DitheredLayout) -> list[int]:
-    """Bytes of the raw blocks of each span."""
-    lengths = torch.full((layout.blocks,), BLOCK * layout.itemsize)
-    if layout.blocks:
-        lengths[-1] -= (layout.blocks * BLOCK - layout.n) * layout.itemsize
-    sizes: list[int] = padded(lengths * raw.cpu(), SPAN // BLOCK).sum(1).tolist()
-    return sizes

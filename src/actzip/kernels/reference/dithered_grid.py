@@ -20,13 +20,13 @@ from actzip.kernels.reference.dither import dither
 
 def dither_rows(layout: DitheredLayout, seed: int, device: torch.device) -> Tensor:
     """v of each element, as rows of a chunk."""
-    v = dither(seed, 0, layout.chunks * CHUNK, device)
+    v = dither(seed, layout.first, layout.chunks * CHUNK, device)
     return v.view(-1, CHUNK)
 
 
 def _spread(each: Tensor, layout: DitheredLayout) -> Tensor:
     """What belongs to an element's channel, as rows of a chunk."""
-    index = torch.arange(layout.chunks * CHUNK, device=each.device)
+    index = torch.arange(layout.first, layout.first + layout.chunks * CHUNK, device=each.device)
     return each[index // layout.inner % each.numel()].view(-1, CHUNK)
 
 

@@ -37,8 +37,7 @@ def put_codes(codes: Tensor, position: Tensor, size: int, width: int) -> Tensor:
 
 def take_codes(body: Tensor, starts: Tensor, position: Tensor, widths: Tensor, most: int) -> Tensor:
     """Codes of these widths, at most `most`, at these bits behind where each row starts."""
-    octets = take(body, starts.unsqueeze(-1) + position // 8, -(-(most + 7) // 8))
-    bits = octets[..., 0].long()
-    for byte in range(1, octets.shape[-1]):
-        bits |= octets[..., byte].long() << 8 * byte
+    first, bits = starts.unsqueeze(-1) + position // 8, torch.zeros_like(position)
+    for byte in range(-(-(most + 7) // 8)):
+        bits |= take(body, first + byte, 1).squeeze(-1).long() << 8 * byte
     return bits >> position % 8 & (1 << widths) - 1
