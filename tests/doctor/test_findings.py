@@ -53,7 +53,17 @@ def test_a_gpu_with_plain_kernels_is_told_of_triton(monkeypatch: pytest.MonkeyPa
     (note,) = facts.installation(found)
     assert note.sound  # it works, slowly
     assert "actzip[triton]" in note.advice
-    assert "ACTZIP_KERNELS=triton" in note.advice
+    monkeypatch.setattr("actzip.kernels.triton.available", lambda: True)
+    assert "ACTZIP_KERNELS unset" in facts.installation(found)[0].advice
+
+
+def test_kernels_that_were_tried_and_refused_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = {"mask": "their bytes are not those of the reference"}
+    monkeypatch.setattr(kernels, "fault_of", lambda device, form: wrong.get(form))
+    (finding,) = facts.installation(facts.facts(CPU))
+    assert not finding.sound
+    assert finding.what == "kernels of mask"
+    assert "their bytes are not" in finding.detail
 
 
 def test_a_kernel_that_does_not_load_is_named() -> None:

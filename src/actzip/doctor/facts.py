@@ -30,7 +30,8 @@ def backends(device: torch.device) -> dict[str, str]:
         except Exception as error:  # Triton's kernels without a Triton that works, say
             found[form] = f"{type(error).__name__}: {error}"
         else:
-            found[form] = kernels.backend_of(device, form)
+            fault = kernels.fault_of(device, form)
+            found[form] = kernels.backend_of(device, form) if fault is None else f"refused: {fault}"
     return found
 
 
@@ -73,9 +74,9 @@ def installation(found: dict[str, Any]) -> list[Finding]:
     if kind != "cpu" and found["backend"] == "reference":
         why, advice = "plain PyTorch kernels run on this device, which are slow", ""
         if kind == "cuda":
-            advice = "ACTZIP_KERNELS=triton actzip doctor examines the Triton kernels instead"
+            advice = "leave ACTZIP_KERNELS unset to use the Triton kernels"
             if not triton.available():
-                advice = f"pip install 'actzip[triton]'; then {advice}"
+                advice = "install Triton: pip install 'actzip[triton]'"
         said.append(Finding("kernels", True, why, advice))
     for form, given in found["forms"].items():
         if given not in ("native", "triton", "reference"):

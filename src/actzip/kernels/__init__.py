@@ -5,14 +5,18 @@ twin for any other; all have the functions that forms.py asks for and write the 
 form is a module: `reference/<form>.py`, `native/<form>.py` and `triton/<form>.py`; what a backend
 does not have comes from the next.
 
-`ACTZIP_KERNELS=reference` forces the twin. `ACTZIP_KERNELS=triton` asks for Triton's kernels on a
-GPU, and on a CPU under Triton's interpreter: no GPU has run them yet, so nobody gets them unasked.
+A GPU gets Triton's kernels where Triton is installed. Each form is tried there first, on a few
+values (triton/trial.py): what does not give the reference's bytes is not used.
+
+`ACTZIP_KERNELS=reference` forces the twin. `ACTZIP_KERNELS=triton` takes Triton's kernels without
+that trial, on a GPU, and on a CPU under Triton's interpreter.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import sys
 from types import ModuleType
 from typing import Literal, overload
 
@@ -22,12 +26,13 @@ from torch import Tensor
 from actzip import planning
 from actzip.kernels import forms, native, triton, without_values
 from actzip.kernels.native import library
+from actzip.kernels.transfers import is_capturing
 
 #: "reference" or "triton" forces that backend; read from the environment when actzip is imported.
 FORCED = os.environ.get("ACTZIP_KERNELS")
 
 #: The backends of each type of device, best first; a type that is not here has the reference.
-BACKENDS = {"cpu": ("native", "reference")}
+BACKENDS = {"cpu": ("native", "reference"), "cuda": ("triton", "reference")}
 
 #: All forms; the reference has every one.
 FORMS = (
@@ -47,8 +52,19 @@ def backend_name(device: torch.device | str = "cpu") -> str:
 def backend_of(device: torch.device | str, form: str) -> str:
     """The backend whose kernels of this form a tensor on this device gets now: the best one does
     not have all."""
-    order = _backends(torch.device(device).type)
-    return next(b for b in order if b == "reference" or form in _FORMS[b])
+    on = torch.device(device)
+    order = _backends(on.type)
+    found = next(b for b in order if b == "reference" or form in _FORMS[b])
+    return "reference" if found == "triton" and fault_of(on, form) is not None else found
+
+
+def fault_of(device: torch.device | str, form: str) -> str | None:
+    """What was wrong with Triton's kernels of this form when they were tried on such a device."""
+    trial = sys.modules.get(f"{__name__}.triton.trial")
+    if FORCED == "triton" or trial is None:
+        return None
+    found: str | None = trial.fault(torch.device(device), form)
+    return found
 
 
 def handed_out(device: torch.device | str) -> dict[str, str]:
@@ -65,7 +81,9 @@ def _backends(kind: str) -> tuple[str, ...]:
     if FORCED == "triton" and (kind == "cpu" or (kind == "cuda" and triton.available())):
         return "triton", "reference"
     found = BACKENDS.get(kind, ("reference",))
-    return found if found[0] != "native" or library.available() else found[1:]
+    if found[0] == "native" and not library.available():
+        return found[1:]
+    return found[1:] if found[0] == "triton" and not triton.available() else found
 
 
 @overload
@@ -103,5 +121,11 @@ def of(tensor: Tensor, form: str) -> object:
     module = _MODULES.get((FORCED, kind, form))
     if module is None:
         name = "reference" if fake else backend_of(tensor.device, form)
+        if name == "triton" and FORCED != "triton":
+            if is_capturing(tensor.device):  # nothing can be tried now
+                return importlib.import_module(f"{__name__}.reference.{form}")
+            from actzip.kernels.triton import trial
+
+            name = "triton" if trial.passed(tensor.device, form) else "reference"
         module = _MODULES[FORCED, kind, form] = importlib.import_module(f"{__name__}.{name}.{form}")
     return module

@@ -13,6 +13,7 @@ from actzip.codecs import Bounded
 
 pytestmark = QUIET
 SHAPES = [(0,), (1,), (65,), (3, 5, 7, 9), (2, 4, 33, 20)]
+MAPS = [(0,), (1,), (65,), (3, 2, 7, 9), (2, 33, 66)]
 
 
 @pytest.mark.parametrize("rounding", ["dither", "nearest"])
@@ -21,7 +22,7 @@ def test_values_of_every_kind(
     rounding: str, predict: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(f"{rounding} {predict}")
-    for shape, dtype in zip(SHAPES, (*FLOATS, torch.float32), strict=True):
+    for shape, dtype in zip(MAPS if predict else SHAPES, (*FLOATS, torch.float32), strict=True):
         x = floats(rng, shape, dtype)
         top = float(x.double().nan_to_num(0, 0, 0).abs().max()) if x.numel() else 1.0
         error = max(1e-30, min(1e30, top * 10 ** rng.uniform(-5, 0.5)))
@@ -44,3 +45,20 @@ def test_every_way_to_pack_a_block(dtype: torch.dtype, monkeypatch: pytest.Monke
     assert int((headers == 255).sum()) >= 2
     assert kinds >= ({1, 2, 4} if dtype == torch.float32 else {1, 2})
     assert_same(codec, x.to(dtype), 5, monkeypatch)
+
+
+@pytest.mark.parametrize(("height", "width"), [(11, 28), (5, 70)])
+def test_differences_in_maps_among_other_blocks(
+    height: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = torch.Generator().manual_seed(width)
+    x = torch.randn(2, 1, height, width, generator=rng) * 0.02
+    x += torch.arange(width) * 0.5 + torch.arange(height).view(-1, 1) * 0.7 + 1
+    x[1, 0, 1:3] = torch.randn(2, width, generator=rng).relu()
+    x[0, 0, 1, 3] = float("nan")
+    codec = Bounded(0.05, predict="lorenzo")
+    blocks = -(-x.numel() // 64)
+    kinds = [int(h) // 32 for h in codec.encode(x).data[8 : 8 + blocks]]
+    assert kinds.count(4) > 1
+    assert len(set(kinds)) > 2
+    assert_same(codec, x, 5, monkeypatch)

@@ -95,7 +95,9 @@ def test_signatures_are_those_of_the_reference(form: str) -> None:
     ours = importlib.import_module(f"actzip.kernels.triton.{form}")
     theirs = importlib.import_module(f"actzip.kernels.reference.{form}")
     names = ("encode", "decode", "store_raw", "nonzero", "extremes", "count", "convert", "pack")
-    shared = [name for name in (*names, "unpack", "largest") if hasattr(theirs, name)]
+    shared = [
+        name for name in (*names, "unpack", "largest", "channels", "rows") if hasattr(theirs, name)
+    ]
     assert shared
     for name in shared:
         mine, other = getattr(ours, name), getattr(theirs, name)

@@ -50,11 +50,22 @@ def test_without_a_gpu_triton_is_not_imported() -> None:
     assert done.stdout.strip() == "False"
 
 
-def test_a_gpu_gets_triton_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("asked", [None, "triton"])
+def test_a_gpu_gets_triton_where_it_is_installed(
+    asked: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "FORCED", asked)
     monkeypatch.setattr(triton, "available", lambda: True)
-    assert kernels.backend_name("cuda:1") == "reference"  # no GPU has run them yet
-    monkeypatch.setattr(kernels, "FORCED", "triton")
     assert kernels.backend_name("cuda:1") == "triton"
     assert kernels.backend_name("mps") == "reference"
     monkeypatch.setattr(triton, "available", lambda: False)
     assert kernels.backend_name("cuda") == "reference"
+    monkeypatch.setattr(kernels, "FORCED", "reference")
+    assert kernels.backend_name("cuda") == "reference"
+
+
+@needs_triton
+def test_every_form_is_tried_before_it_is_used() -> None:
+    from actzip.kernels.triton import trial
+
+    assert set(trial.CASES) == triton.FORMS

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from actzip.kernels.native.library import DTYPES, call, threads
+from actzip.kernels.norm_layout import inner_of, is_graded
 from actzip.kernels.reference import norm as reference
 from actzip.kernels.reference.norm import real
 
@@ -13,8 +14,8 @@ from actzip.kernels.reference.norm import real
 def channels(
     x: Tensor, scale: Tensor, shift: Tensor, sides: tuple[Tensor, Tensor] | None = None
 ) -> Tensor:
-    inner = _inner(x)
-    if inner is None or _is_graded(x) or not x.numel():
+    inner = inner_of(x)
+    if inner is None or is_graded(x) or not x.numel():
         return reference.channels(x, scale, shift, sides)
     out, none = torch.empty_like(x), x.new_empty(0)
     origin, flip = (none, none.bool()) if sides is None else sides
@@ -24,26 +25,10 @@ def channels(
     return out
 
 
-def _is_graded(x: Tensor) -> bool:
-    """Whether autograd shall tell the slopes: it sees nothing of what the library does."""
-    return x.requires_grad and torch.is_grad_enabled()
-
-
-def _inner(x: Tensor) -> int | None:
-    """Elements of a channel that lie side by side; None if it is neither of the usual orders."""
-    if x.dim() < 2:
-        return None
-    if x.is_contiguous():
-        return x[0, 0].numel() if x.numel() else 1
-    last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
-    last = last or (x.dim() == 5 and x.is_contiguous(memory_format=torch.channels_last_3d))
-    return 1 if last else None
-
-
 def rows(
     x: Tensor, mean: Tensor | None, rstd: Tensor, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor:
-    if not x.is_contiguous() or _is_graded(x) or not x.numel():
+    if not x.is_contiguous() or is_graded(x) or not x.numel():
         return reference.rows(x, mean, rstd, weight, bias)
     many = rstd.numel()
     out, none, as_real = torch.empty_like(x), x.new_empty(0), real(x.dtype)

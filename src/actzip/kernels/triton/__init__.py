@@ -22,6 +22,7 @@ FORMS = frozenset(
         "group",
         "index",
         "mask",
+        "norm",
         "planes",
         "window",
     }

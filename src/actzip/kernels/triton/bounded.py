@@ -1,7 +1,4 @@
-"""Error-bounded codes: launches of device/bounded.py; signatures as in reference/bounded.py.
-
-Decoding differences in two dimensions (predict="lorenzo") is the reference's.
-"""
+"""Error-bounded codes: launches of device/bounded.py; signatures as in reference/bounded.py."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from torch import Tensor
 
 from actzip.kernels.bounded_layout import CAP, CHUNK, ROUNDOFF, BoundedLayout, sections
 from actzip.kernels.errors import DamagedError
-from actzip.kernels.reference import bounded as reference
 from actzip.kernels.triton import launch
 from actzip.kernels.triton.device import bounded as device
 from actzip.kernels.triton.group import seed_of
@@ -68,9 +64,6 @@ def pack_into(
 
 
 def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
-    if layout.width:
-        reference.decode(data, layout, seed, out)
-        return
     if sections(layout, data) is None:
         raise DamagedError(
             f"bounded_decode: {data.numel()} bytes are too few for {layout.n} values"
@@ -85,8 +78,12 @@ def decode_from(data: Tensor, layout: BoundedLayout, seed: int | Tensor, out: Te
     table, headers, body = parts
     given = (body, table.clone().view(torch.int64), headers, layout.bounds, launch.elements(out))
     raw = out.view(_INTS[out.element_size()])
-    launch.run(device.decode_chunks, layout.chunks, *given, raw, seed_of(seed), *_sizes(layout),
-               body.numel(), warps=2, **_options(layout))  # fmt: skip
+    room = layout.chunks * CHUNK if layout.width else 0
+    symbols = torch.empty(room, dtype=torch.int32, device=out.device)
+    shape = (body.numel(), max(1, layout.width), layout.height)
+    launch.run(device.decode_chunks, layout.chunks, *given, raw, symbols, seed_of(seed),
+               *_sizes(layout), *shape, warps=2, WIDTH=layout.width > 0,
+               **_options(layout))  # fmt: skip
 
 
 def _sizes(layout: BoundedLayout) -> tuple[int, int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from actzip.kernels.triton import (
     group,
     index,
     mask,
+    norm,
     planes,
     window,
 )
@@ -49,8 +51,10 @@ class Call:
     @property
     def serial(self) -> bool:
         """True where a program waits for each step's result: latency bounds it, not rates."""
-        return self.name in ("entropy encode", "entropy decode", "bounded decode") or (
-            self.name.startswith("fixedpoint") and self.name.endswith("decode")
+        return (
+            self.name in ("entropy encode", "entropy decode")
+            or (self.name.startswith("bounded") and self.name.endswith("decode"))
+            or (self.name.startswith("fixedpoint") and self.name.endswith("decode"))
         )
 
     @property
@@ -150,9 +154,9 @@ def _bounded(name: str, layout: BoundedLayout) -> Iterator[Call]:
     yield Call(*quantize, N, moved, item)
     pack = f"{name} pack", lambda: bounded.pack_into(x, layout, symbols, headers, sizes, words)
     yield Call(*pack, N, N * 4 + coded, item)
-    if not layout.width:
-        unpack = f"{name} decode", lambda: bounded.decode_from(data, layout, 5, x)
-        yield Call(*unpack, N, N * item + coded, item, wide=False)
+    unpack = f"{name} decode", lambda: bounded.decode_from(data, layout, 5, x)
+    moved = N * item + coded + (8 * N if layout.width else 0)  # symbols there and back
+    yield Call(*unpack, N, moved, item, wide=False)
 
 
 def entropy_calls() -> Iterator[Call]:
@@ -190,6 +194,25 @@ def exact_calls(dtype: torch.dtype) -> Iterator[Call]:
         yield Call("cast decode", lambda: cast.convert(short, x), N, moved, item)
 
 
+def norm_calls(dtype: torch.dtype) -> Iterator[Call]:
+    x, out, each = _empty(N, dtype), _empty(N, dtype), _empty(1024, real_of(dtype))
+    item = x.element_size()
+    for name, inner, relu in (
+        ("", 4096, False),
+        (" relu", 4096, True),
+        (" channels last", 1, True),
+    ):
+        call = partial(norm.channels_into, x, [each] * 4, inner, relu, out)
+        yield Call(f"norm channels{name}", call, N, 2 * N * item, item)
+    given: dict[str, list[Tensor | None]] = {
+        "layer": [each, each, each, each],
+        "rms": [None, each, each, None],
+    }
+    for name, tables in given.items():
+        call = partial(norm.rows_into, x, tables, N // 1024, out)
+        yield Call(f"norm {name}", call, N, 2 * N * item, item)
+
+
 def integer_calls() -> Iterator[Call]:
     x, data, moved = _empty(N, torch.int64), _empty(N // 8 * 14), N * 8 + N // 8 * 14
     yield Call("index encode", lambda: index.encode(x, 0, 14, data), N, moved, 8)
@@ -215,6 +238,7 @@ def calls(dtype: torch.dtype) -> Iterator[Call]:
     yield from fixedpoint_calls(dtype)
     yield from bounded_calls(dtype)
     yield from exact_calls(dtype)
+    yield from norm_calls(dtype)
     if dtype == torch.float32:
         yield from integer_calls()
         yield from entropy_calls()

@@ -172,12 +172,46 @@ def pack_chunks(
             merge(words_ptr, block[:, None] + (e * ITEM + k) * 8, octet, kept)
 
 
+@triton.jit
+def add_up_in_maps(s, last, delta, here, base, first, width, height, LARGE: tl.constexpr):
+    """Symbols of a block (64) from their differences where `delta` is set, and the last one's
+    difference from the symbol above it, which the next block begins with.
+
+    That difference d is the sum of the residuals in its row, so a stretch of no more than `width`
+    elements, in which at most one row begins, is one running sum. Symbols go through memory: the
+    row above may be of any block before.
+    """
+    e = tl.arange(0, 64)
+    local = first + e
+    i = base + local.to(tl.int64) if LARGE else base.to(tl.int32) + local
+    row = (i // width % height > 0) & (local >= width)
+    starts = (i % width == 0) | (local == 0)
+    stretch = tl.minimum(width, 64).to(tl.int32)
+    done = s
+    for begin in range(0, 64, stretch):
+        mine = (e >= begin) & (e < begin + stretch)
+        above = tl.load(here + local - width, mask=mine & row, other=0)
+        sums = tl.cumsum(tl.where(mine, s, 0), axis=0)
+        fresh = mine & starts
+        at = tl.max(tl.where(fresh, e, -1))
+        before = tl.sum(tl.where(mine & (e < at), s, 0))
+        added = above + tl.where(e >= at, tl.where(at < 0, sums + last, sums - before), sums + last)
+        done = tl.where(mine, tl.where(delta, added, s), done)
+        tl.store(here + local, done, mask=mine)
+        tl.debug_barrier()  # the next stretch may lie under this one
+        end = tl.minimum(begin + stretch, 64) - 1
+        last = tl.sum(tl.where(e == end, done - above, 0))
+    return done, last
+
+
 @triton.jit(do_not_specialize=["seed"])
 def decode_chunks(
-    data_ptr, table_ptr, headers_ptr, bounds_ptr, out_ptr, raw_ptr, seed, n, inner, channels, size,
-    DITHERED: tl.constexpr, LARGE: tl.constexpr, LONG: tl.constexpr,
+    data_ptr, table_ptr, headers_ptr, bounds_ptr, out_ptr, raw_ptr, symbols_ptr, seed, n, inner,
+    channels, size, width, height,
+    DITHERED: tl.constexpr, WIDTH: tl.constexpr, LARGE: tl.constexpr, LONG: tl.constexpr,
 ):  # fmt: skip
-    """A chunk a program, block after block; differences are those of one dimension."""
+    """A chunk a program, block after block. WIDTH: differences are those of maps, and symbols_ptr
+    is room for whole chunks of symbols (int32)."""
     KIND: tl.constexpr = out_ptr.dtype.element_ty
     ITEM: tl.constexpr = KIND.primitive_bitwidth // 8
     chunk = tl.program_id(0)
@@ -205,10 +239,16 @@ def decode_chunks(
         code = (take(data_ptr, place, size, present & (wide > 0), 5, tl.uint64) & keep).to(tl.int32)
         code = tl.where(present, code + is_map.to(tl.int32), 0)
         s = tl.where((kind % 2 == 1) | (kind == 4), unzigzag(code), code)
-        summed = tl.cumsum(s, axis=0) + last
-        s = tl.where((kind == 4) & (header != 255), summed, s)
-        s = tl.where(inside & (header != 255), s, 0)
-        last = tl.sum(tl.where(e == 63, s, 0))
+        if WIDTH:
+            s = tl.where(inside & (header != 255), s, 0)
+            here = symbols_ptr + base
+            delta = (kind == 4) & (header != 255)
+            s, last = add_up_in_maps(s, last, delta, here, base, first, width, height, LARGE)
+        else:
+            summed = tl.cumsum(s, axis=0) + last
+            s = tl.where((kind == 4) & (header != 255), summed, s)
+            s = tl.where(inside & (header != 255), s, 0)
+            last = tl.sum(tl.where(e == 63, s, 0))
         bound = tl.load(bounds_ptr + channel_of(base, first + e, inner, channels, LARGE))
         step = (bound * 2) * scale_of(level).to(bound.dtype)
         q = (tl.where(s > 0, s - 1, s) if DITHERED else s).to(bound.dtype)
