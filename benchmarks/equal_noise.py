@@ -2,14 +2,17 @@
 
     python benchmarks/equal_noise.py                          # all networks, hours on two cores
     python benchmarks/equal_noise.py --network resnet20
-    python benchmarks/equal_noise.py --network resnet20 --steps 100 --minutes 9
+    python benchmarks/equal_noise.py --network resnet20 --minutes 9
     python benchmarks/equal_noise.py --quick                  # does it run? writes nothing
 
-A network is trained for some hundred steps on real data without compression. From there each method
-goes on for `--settle` steps, in which it learns, and `session.gradient_noise` tells on some batches
-what its codes add to the gradients: in parts of the squared gradient, in parts of the variance that
-SGD has anyway, and the same for the worst layer. Weights, and every method's figures once they are
-known, are kept: a run that is interrupted, or that ends after `--minutes`, goes on where it was.
+A network is trained for some hundred steps on real data without compression. Then each method
+learns from some passes with the weights as they are, so that all are measured at the same ones,
+and `session.gradient_noise` tells on some batches what its codes add to the gradients: in parts
+of the squared gradient, in parts of the variance that SGD has anyway, and the same for the worst
+layer. "auto at actnn:bits=2" is `auto` with the noise at which its measured error is just not
+above that of ActNN with 2 bits, found by trying a few. Weights, and every method's figures once
+they are known, are kept: a run that is interrupted, or that ends after `--minutes`, goes on where
+it was. A network of 224² has few steps and small batches: such a step takes seconds on two cores.
 Writes results/equal_noise.json and results/equal_noise.png.
 """
 
@@ -17,9 +20,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,6 +53,9 @@ METHODS = (
     *("actnn:bits=2", "actnn:bits=3", "division", "comet", "acgc"),
     *("auto:noise=0.02", "auto:noise=0.05", "auto:noise=0.12"),
 )
+MATCHED = ("actnn:bits=2", "actnn:bits=3")  #: whose error `auto` shall have, and no more
+TRIES = 5  #: noises that are tried for it
+NEAR = 0.93  #: of the error that is aimed at: no further try
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,9 @@ class Network:
     length: int | None = None
     rate: float = 1e-3
     optimizer: str = "adamw"
+    steps: int = 300  #: plain ones before
+    settle: int = 24  #: passes that each method learns from
+    looks: int = 3  #: batches that noise is measured on
 
 
 def _resnet20(data: Data) -> nn.Module:
@@ -83,19 +93,22 @@ def _unet(data: Data) -> nn.Module:
 
 
 def _vit_s(data: Data) -> nn.Module:
-    return ViT(data.side, 4, 384, 12, 6, len(data.classes), data.channels, 0.0)
+    return ViT(data.side, 16, 384, 12, 6, len(data.classes), data.channels, 0.0)
 
 
 _TEXT = {"width": 128, "depth": 4, "heads": 4, "dropout": 0.0}
+_LARGE: dict[str, Any] = {"side": 224, "steps": 80, "settle": 10, "looks": 1}
 NETWORKS: dict[str, Network] = {
     "resnet20": Network("classify", "cifar10", _resnet20, 128, rate=0.1, optimizer="sgd"),
-    "resnet50": Network("classify", "cifar10", _resnet50, 16, {}, 224, None, 0.05, "sgd"),
-    "vgg16": Network("classify", "cifar10", _vgg16, 64, rate=0.02, optimizer="sgd"),
-    "unet": Network("segment", "scenes", _unet, 16, side=96),
-    "vit-s": Network("classify", "cifar10", _vit_s, 64, rate=3e-4),
-    "bert": Network("text", "movie-reviews", "encoder", 32, _TEXT, length=128),
     "gpt": Network("lm", "shakespeare", "decoder", 32, _TEXT, length=128),
+    "bert": Network("text", "movie-reviews", "encoder", 32, _TEXT, length=128),
     "lstm": Network("text", "movie-reviews", "lstm", 32, {"width": 128, "dropout": 0.0}, None, 128),
+    "unet": Network("segment", "scenes", _unet, 16, side=96, steps=200),
+    "vgg16": Network("classify", "cifar10", _vgg16, 64, rate=0.02, optimizer="sgd", steps=200),
+    "vit-s": Network("classify", "cifar10", _vit_s, 16, rate=3e-4, **_LARGE),
+    "resnet50": Network(
+        "classify", "cifar10", _resnet50, 8, {}, rate=0.02, optimizer="sgd", **_LARGE
+    ),
 }
 
 
@@ -110,18 +123,17 @@ class Figures:
     worst: float  #: the largest error of a layer
     worst_share: float  #: the largest share of a layer
     predicted: float | None = None  #: the share that the method predicts
+    noise: float | None = None  #: that `auto` was asked for
 
 
 class Bench:
     """One network: its data, its weights after the plain steps, and batches without an end."""
 
-    def __init__(self, name: str, steps: int, folder: Path):
-        self.network = NETWORKS[name]
-        n = self.network
+    def __init__(self, name: str, folder: Path, network: Network | None = None):
+        self.network = n = network or NETWORKS[name]
         self.task = TASKS[n.task]
         self.data = load(n.data, n.task, side=n.side, length=n.length)
-        self.steps = steps
-        self._file = folder / f"{name}-{steps}.pt"
+        self._file = folder / f"{name}-{n.steps}.pt"
 
     def model(self) -> Trained:
         torch.manual_seed(0)
@@ -151,13 +163,13 @@ class Bench:
             optimizer.load_state_dict(kept["optimizer"])
             done = kept["steps"]
         data = self.batches(seed=done)
-        while done < self.steps and time.monotonic() < until:
+        while done < self.network.steps and time.monotonic() < until:
             self.step(model, optimizer, next(data))
             done += 1
         self._file.parent.mkdir(parents=True, exist_ok=True)
         state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "steps": done}
         torch.save(state, self._file)
-        return (model, optimizer) if done >= self.steps else None
+        return (model, optimizer) if done >= self.network.steps else None
 
     def step(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, batch: tuple[Tensor, Any]
@@ -166,26 +178,42 @@ class Bench:
         self.task.loss(model, *batch).backward()
         optimizer.step()
 
-    def figures(self, method: str, start: Trained, settle: int, looks: int) -> Figures:
-        """The method from these weights on."""
+    def figures(self, method: str, start: Trained) -> Figures:
+        """Of the method at these weights."""
         model, optimizer = self.model()
         model.load_state_dict(copy.deepcopy(start[0].state_dict()))
         optimizer.load_state_dict(copy.deepcopy(start[1].state_dict()))
+        for group in optimizer.param_groups:
+            group["lr"] = 0.0
         name, options = parse(method)
         session = actzip.compress(model, name, optimizer=optimizer, **options)
         data = self.batches(seed=1)
         ratios = []
-        for _ in range(settle):
+        for _ in range(self.network.settle):
             self.step(model, optimizer, next(data))
             ratios.append(session.stats().ratio)
         wrapped, loss = self._for_noise()
         reports = [
             session.gradient_noise(wrapped(next(data)), loss, draws=3, parts=8)
-            for _ in range(looks)
+            for _ in range(self.network.looks)
         ]
         predicted = session.metrics().get("noise_predicted")
         session.remove()
-        return _figures(reports, sum(ratios[-4:]) / len(ratios[-4:]), predicted)
+        ratio = sum(ratios[-4:]) / len(ratios[-4:])
+        return _figures(reports, ratio, predicted, options.get("noise"))
+
+    def matched(self, goal: Figures, start: Trained) -> Figures:
+        """`auto` with the noise at which it has at most the error of `goal`, and nearly that."""
+        noise, best = goal.share, None
+        for _ in range(TRIES):
+            found = self.figures(f"auto:noise={noise:.4g}", start)
+            if found.error <= goal.error and (best is None or found.ratio > best.ratio):
+                best = found
+            if best is not None and best.error >= NEAR * goal.error:
+                break
+            # in proportion to what was asked for, as far as codes are not at their coarsest
+            noise *= min(4.0, 0.97 * goal.error / found.error)
+        return best or found
 
     def _for_noise(self) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Tensor]]:
         """Batches and loss as `gradient_noise` takes them."""
@@ -201,7 +229,9 @@ class Bench:
         return lambda b: b, F.cross_entropy
 
 
-def _figures(reports: list[actzip.NoiseReport], ratio: float, predicted: float | None) -> Figures:
+def _figures(
+    reports: list[actzip.NoiseReport], ratio: float, predicted: float | None, noise: float | None
+) -> Figures:
     names = ("signal", "bias", "quantization", "sgd")
     total = {n: sum(getattr(r.total, n) for r in reports) for n in names}
     layers: dict[str, dict[str, float]] = {}
@@ -220,6 +250,7 @@ def _figures(reports: list[actzip.NoiseReport], ratio: float, predicted: float |
         worst=max((s["quantization"] + s["bias"]) / s["signal"] for s in kept),
         worst_share=max(s["quantization"] / max(s["sgd"], 1e-30) for s in kept),
         predicted=predicted,
+        noise=noise,
     )
 
 
@@ -234,7 +265,7 @@ def draw(results: dict[str, Any], file: Path) -> None:
     for axis, (name, found) in zip(axes.flat, results.items(), strict=False):
         kinds: dict[str, list[tuple[float, float]]] = {}
         for method, f in found["methods"].items():
-            kinds.setdefault(parse(method)[0], []).append((f["share"], f["ratio"]))
+            kinds.setdefault(parse(method.split(" at ")[0])[0], []).append((f["share"], f["ratio"]))
         for kind, points in kinds.items():
             points.sort()
             style = "o-" if kind == "auto" else "s--"
@@ -247,40 +278,66 @@ def draw(results: dict[str, Any], file: Path) -> None:
     figure.savefig(file, dpi=110)
 
 
+def measure(bench: Bench, start: Trained, method: str, known: dict[str, Any]) -> Figures | None:
+    """Figures of one method; None if it waits for those of another."""
+    kind, _, goal = method.partition(" at ")
+    if not goal:
+        return bench.figures(kind, start)
+    return bench.matched(Figures(**known[goal]), start) if goal in known else None
+
+
 def main(
     network: Annotated[list[str] | None, typer.Option(help="Networks; default: all.")] = None,
     method: Annotated[list[str] | None, typer.Option(help="Methods; default: all.")] = None,
-    steps: Annotated[int, typer.Option(help="Plain steps before.")] = 300,
-    settle: Annotated[int, typer.Option(help="Steps of each method.")] = 24,
-    looks: Annotated[int, typer.Option(help="Batches that noise is measured on.")] = 3,
     minutes: Annotated[float, typer.Option(help="End after about so long.")] = 600.0,
     out: Annotated[Path, typer.Option(help="Folder of the weights.")] = Path("runs/equal_noise"),
+    again: Annotated[bool, typer.Option(help="Also what is known already.")] = False,
     quick: Annotated[bool, typer.Option(help="A few steps, nothing written.")] = False,
 ) -> None:
     """Measure every method on every network that has not been measured yet."""
     until = time.monotonic() + 60 * minutes
-    file = RESULTS / "equal_noise.json"
-    results = json.loads(file.read_text()) if file.exists() and not quick else {}
     if quick:
-        network, method, steps, settle, looks = ["gpt"], ["auto:noise=0.05"], 2, 4, 1
-        out = out / "quick"
-    for name in network or list(NETWORKS):
-        found = results.setdefault(name, {"steps": steps, "settle": settle, "methods": {}})
-        bench = Bench(name, steps, out)
+        few = replace(NETWORKS["gpt"], steps=2, settle=4, looks=1)
+        bench = Bench("gpt", out / "quick", few)
         start = bench.trained(until)
-        for each in method or METHODS:
+        assert start is not None
+        print(bench.figures("auto:noise=0.05", start))
+        return
+    file = RESULTS / "equal_noise.json"
+    for name in network or list(NETWORKS):
+        bench = Bench(name, out)
+        start = bench.trained(until)
+        for each in method or (*METHODS, *(f"auto at {m}" for m in MATCHED)):
             if start is None or time.monotonic() >= until:
                 break
-            if each in found["methods"] and not quick:
+            known = _read(file).get(name, {}).get("methods", {})
+            if each in known and not again:
                 continue
-            figures = bench.figures(each, start, settle, looks)
-            found["methods"][each] = asdict(figures)
-            print(f"{name:9} {each:18} {figures}", flush=True)
-            if not quick:
-                file.write_text(json.dumps(results, indent=1) + "\n")
-    known = {n: r for n, r in results.items() if r["methods"]}
-    if known and not quick:
+            figures = measure(bench, start, each, known)
+            if figures is not None:
+                print(f"{name:9} {each:22} {figures}", flush=True)
+                _write(file, name, bench.network, each, figures)
+    known = _read(file)
+    if known:
         draw(known, RESULTS / "equal_noise.png")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    return found
+
+
+def _write(file: Path, name: str, network: Network, method: str, figures: Figures) -> None:
+    """Add one method's figures; read anew, because another process may have written others'."""
+    results = _read(file)
+    how = {n: getattr(network, n) for n in ("data", "side", "length", "batch", "steps", "settle")}
+    found = results.setdefault(name, {"methods": {}})
+    found.update(how)
+    found["methods"][method] = asdict(figures)
+    results = {n: results[n] for n in NETWORKS if n in results}
+    partial = file.with_suffix(f".{os.getpid()}.part")
+    partial.write_text(json.dumps(results, indent=1) + "\n")
+    partial.replace(file)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from actzip.codecs import Bounded
-from actzip.control.rate_curves import GRID, MEASURED, Curve, measure, sample, spread
+from actzip.control.rate_curves import GRID, MEASURED, Curve, curve_of, measure, sample, spread
 
 
 def test_a_curve_goes_through_what_was_measured_and_falls() -> None:
@@ -56,3 +56,10 @@ def test_bytes_between_the_points_of_the_grid() -> None:
     curve = Curve(elements=800, size=2.0, bits=bits, coarsest=3.0)
     assert curve.bytes_at(2.0) == 100.0
     assert curve.bytes_at(4.0) < curve.bytes_at(2.1) < 100.0
+
+
+def test_a_curve_by_channel_knows_all_channels_of_wide_maps() -> None:
+    x = torch.randn(8, 64, 1, 112) * torch.linspace(0.5, 2.0, 64).view(-1, 1, 1)
+    curve = curve_of(x, 5.0, 1, None)
+    assert len(curve.direction) == 64
+    assert curve.direction[-1] > 3 * curve.direction[0]

@@ -64,10 +64,14 @@ class Curve:
         return max(step, self.size * float(2.0 ** min(u, self.coarsest)))
 
 
-def sample(x: Tensor, limit: int = SAMPLE) -> Tensor:
-    """About so many elements, spread over a tensor, in an order in which neighbours stay so."""
+def sample(x: Tensor, limit: int = SAMPLE, whole: int | None = None) -> Tensor:
+    """About so many elements, spread over a tensor, in an order in which neighbours stay so; all
+    of the dimension `whole`."""
     x = x.detach()
-    for dim in (0, 1, 2) if x.dim() < 4 else (0, 2, 1, 3):
+    order: tuple[int, ...] = (0, 1, 2) if x.dim() < 4 else (0, 2, 1, 3)
+    if whole is not None:
+        order = tuple(d for d in range(x.dim()) if d != whole % x.dim())
+    for dim in order:
         if dim >= x.dim() or x.numel() <= limit:
             break
         fewest = _ROWS if dim == 0 and x.dim() > 1 else 1
@@ -140,7 +144,7 @@ def curve_of(
     origin: tuple[float, ...] | None = None,
 ) -> Curve:
     """Measured on a sample of x; with a `dim` of channels, in units of their `direction`."""
-    some = sample(x).float()
+    some = sample(x, whole=dim).float()
     found = np.ones(1)
     if dim is not None:
         some, found = _levelled(some, dim, direction)
