@@ -19,7 +19,7 @@ from torch import Tensor
 
 from actzip.control.backward import Backward, ErrorWeights, Formula, chunks, wide
 
-_SCORES = 1 << 17  #: of P computed with together: attention never holds all of P, nor may we
+_SCORES = 1 << 16  #: of P computed with together: attention never holds all of P, nor may we
 _LONGEST = 1 << 26  #: scores of one head; above, nothing is told
 
 _EXACT = 1 << 10  #: elements of a head up to which nothing is left to chance
@@ -173,6 +173,9 @@ def attention(slot: str) -> Formula:
         scores = q.shape[-2] * k.shape[-2] * (q.shape[1] // k.shape[1])
         if scores > _LONGEST:
             raise ValueError(f"sequences of {q.shape[-2]} by {k.shape[-2]} are too long to look at")
+        # a product with random signs is larger than the scores of short sequences
+        longest, width = max(q.shape[-2], k.shape[-2]), q.shape[-1]
+        scores = max(scores, longest * width * max(16, _SIGNS) * (q.shape[1] // k.shape[1]))
         w = torch.empty(b.x.shape, dtype=wide(b.x), device=b.x.device)
         for i, j in chunks(q.shape[0], q.shape[0] * k.shape[1] * scores, _SCORES):
             for first, last in chunks(k.shape[1], (j - i) * k.shape[1] * scores, _SCORES):
