@@ -15,7 +15,7 @@ from actzip.autograd.slopes import coded, slopes, unevenness
 from actzip.autograd.slots import Node, op, slots_of
 from actzip.autograd.stored import Stored
 from actzip.codecs.base import Payload
-from actzip.control import batchnorm_trail, sampling
+from actzip.control import batchnorm_trail
 from actzip.control.backward import Backward, ErrorWeights, energy_of
 from actzip.control.error import error_weights
 from actzip.control.layers import Route
@@ -108,8 +108,7 @@ class Observer:
         """Backward of node `number` read one of them; `makers` are the nodes that made it."""
         sources = coded(reader.stored)  # none: autograd keeps it after all, there is no error
         try:
-            some = None if self._indices is not None else self._step
-            told = _read(b, reader, sources, some) if sources else {}
+            told = _read(b, reader, sources) if sources else {}
             if told is None:
                 why = f"{b.node}.{b.slot}: no error formula"
                 self._statistics.missing.update({stored.site: why for stored in sources})
@@ -154,17 +153,8 @@ def _layers(reader: Reader) -> list[str]:
     return [f"{reader.name} of {stored.site}" for stored in sources]
 
 
-def _read(
-    b: Backward, reader: Reader, sources: list[Stored], step: int | None
-) -> dict[Stored, Reading] | None:
-    """What this backward says of the stored tensors; None when there is no formula.
-
-    step: some samples are enough, chosen by it; None: each sample is wanted.
-    """
-    if step is not None and sources == [reader.stored] and reader.is_whole:
-        some = sampling.part(b, step)
-        if some is not None:
-            return {reader.stored: some.whole(_reading(some.b, some.w, some.b.x, reader.stored))}
+def _read(b: Backward, reader: Reader, sources: list[Stored]) -> dict[Stored, Reading] | None:
+    """What this backward says of the stored tensors; None when there is no formula."""
     w = error_weights(b)
     if w is None:
         return None

@@ -168,16 +168,10 @@ class Reader:
             self.seen(t)
         return t
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of the stored tensor is read, in its own shape."""
-        place = self.stored.place
-        return place is None or self.recipe.is_whole(self.like, place.size)
-
     def lift(self, w: Tensor | None) -> Tensor | None:
         """Numbers for each element that is read, brought to the shape of the stored tensor."""
         place = self.stored.place
-        if w is None or place is None or self.is_whole:
+        if w is None or place is None or self.recipe.is_whole(self.like, place.size):
             return w
         size, stride, _ = place
         full = torch.zeros(size, dtype=w.dtype, device=w.device)
