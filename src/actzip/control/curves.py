@@ -115,30 +115,56 @@ def _is_same(a: object, b: object) -> bool:
     return a.data_ptr() == b.data_ptr() and a.stride() == b.stride()
 
 
-def mixing(gradient: Callable[[Tensor, Tensor, int], Tensor]) -> Formula:
-    """An op that mixes elements along `dim`."""
-
-    def formula(b: Backward) -> ErrorWeights:
-        if not b.gives(0):
-            return ErrorWeights()
-        dim = _signed(b.saved["dim"]) % b.x.dim()
-        if dim == 0:  # rows are what is mixed
-            generator = torch.Generator().manual_seed(b.x.numel())
-            gy = b.outer.to(wide(b.x))
-            return ErrorWeights(
-                input=probe(b.x, lambda x: gradient(x, gy, 0), probes(b.x), generator)
-            )
-        return ErrorWeights(input=_by_rows(b, lambda x, gy: gradient(x, gy, dim), probes(b.x)))
-
-    return formula
+def _dim(b: Backward) -> int:
+    return _signed(b.saved["dim"]) % b.x.dim()
 
 
-def softmax(y: Tensor, gy: Tensor, dim: int) -> Tensor:
-    return y * (gy - (gy * y).sum(dim, keepdim=True))
+def softmax(b: Backward) -> ErrorWeights:
+    """gX = y·(gY − s), s = Σ gY·y: w = (gY − s)² − 2·y·gY·(gY − s) + gY²·Σ y²."""
+    if not b.gives(0):
+        return ErrorWeights()
+    dim = _dim(b)
+
+    def weights(y: Tensor, gy: Tensor) -> Tensor:
+        left = gy - (gy * y).sum(dim, keepdim=True)
+        power = y.square().sum(dim, keepdim=True)
+        return left.square() - 2 * y * gy * left + gy.square() * power
+
+    return ErrorWeights(input=_in_parts(b, weights, dim))
 
 
-def log_softmax(y: Tensor, gy: Tensor, dim: int) -> Tensor:
-    return gy - y.exp() * gy.sum(dim, keepdim=True)
+def log_softmax(b: Backward) -> ErrorWeights:
+    """gX = gY − exp(y)·Σ gY."""
+    if not b.gives(0):
+        return ErrorWeights()
+    dim = _dim(b)
+
+    def weights(y: Tensor, gy: Tensor) -> Tensor:
+        return (y.exp() * gy.sum(dim, keepdim=True)).square()
+
+    return ErrorWeights(input=_in_parts(b, weights, dim))
+
+
+def _in_parts(b: Backward, weights: Gradient, dim: int) -> Tensor:
+    """w of an op that mixes elements along `dim`, some rows at a time."""
+    if dim == 0:
+        return weights(b.x.to(wide(b.x)), b.outer.to(wide(b.x)))
+    w = torch.empty(b.x.shape, dtype=wide(b.x), device=b.x.device)
+    for i, j in chunks(b.x.shape[0], b.x.numel()):
+        w[i:j] = weights(b.x[i:j].to(w.dtype), b.outer[i:j].to(w.dtype))
+    return w
+
+
+def gate(b: Backward) -> ErrorWeights:
+    """A gated linear unit, which mixes both halves along `dim`."""
+    if not b.gives(0):
+        return ErrorWeights()
+    dim = _dim(b)
+    if dim == 0:  # rows are what is mixed
+        generator = torch.Generator().manual_seed(b.x.numel())
+        gy = b.outer.to(wide(b.x))
+        return ErrorWeights(input=probe(b.x, lambda x: glu(x, gy, 0), probes(b.x), generator))
+    return ErrorWeights(input=_by_rows(b, lambda x, gy: glu(x, gy, dim), probes(b.x)))
 
 
 def glu(x: Tensor, gy: Tensor, dim: int) -> Tensor:
@@ -152,24 +178,22 @@ def _signed(dim: int) -> int:
 
 
 def rms_norm(b: Backward) -> ErrorWeights:
-    """gX = r·(h − x̃·mean(h·x̃)), h = γ·gZ, over rows of M elements, r kept exactly."""
+    """gX = r·(h − x̃·m), h = γ·gZ, m = mean(h·x̃), over rows of M elements, r kept exactly:
+    w = r⁴·(m² + 2·m·x̃·h/M + h²·‖x̃‖²/M²), and r²·gZ² for gγ."""
     size, gamma = math.prod(b.saved["normalized_shape"]), b.saved.get("weight")
     dtype = wide(b.x)
     x, gz = (t.reshape(-1, size) for t in (b.x, b.outer))
     r = b.saved["result1"].to(dtype).reshape(-1, 1)
     own, travels = (torch.empty(x.shape, dtype=dtype, device=x.device) for _ in "γx")
-    generator = torch.Generator().manual_seed(x.numel())
     for i, j in chunks(x.shape[0], x.numel()):
         g, scale = gz[i:j].to(dtype), r[i:j]
         own[i:j] = (scale * g).square()
         h = g if gamma is None else g * gamma.to(dtype).reshape(-1)
-
-        def gradient(at: Tensor, h: Tensor = h, scale: Tensor = scale) -> Tensor:
-            normal = at * scale
-            g: Tensor = scale * (h - normal * (h * normal).mean(-1, keepdim=True))
-            return g
-
-        travels[i:j] = probe(x[i:j], gradient, probes(x), generator)
+        normal = x[i:j].to(dtype) * scale
+        product = h * normal
+        m = product.mean(-1, keepdim=True)
+        power = normal.square().sum(-1, keepdim=True) / size**2
+        travels[i:j] = scale**4 * (m**2 + (2 / size) * m * product + h.square() * power)
     return ErrorWeights(
         parameter=own.view(b.x.shape) if b.gives(1) else None,
         input=travels.view(b.x.shape) if b.gives(0) else None,

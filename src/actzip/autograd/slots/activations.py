@@ -45,7 +45,7 @@ ROWS: dict[str, Row] = {
     "EluBackward0": curved(_SMOOTH, curves.elu),
     "EluBackward1": row(_SMOOTH, result=_NONLINEAR),
     "GeluBackward0": curved(_SLICED, curves.gelu),
-    "GluBackward0": row(_GATE, self=Rule(_NONLINEAR, error=curves.mixing(curves.glu))),
+    "GluBackward0": row(_GATE, self=Rule(_NONLINEAR, error=curves.gate)),
     "HardshrinkBackward0": _pieces(masks.SHRINK),
     "HardsigmoidBackward0": _pieces(masks.HARDSIGMOID),
     "HardswishBackward0": curved(_SLICED, lambda x, b: F.hardswish(x)),

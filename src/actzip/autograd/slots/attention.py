@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from actzip.autograd.slots.rule import Row, Rule, row
 from actzip.control.attention import attention
-from actzip.control.curves import log_softmax, mixing, softmax
+from actzip.control.curves import log_softmax, softmax
 from actzip.control.op import Channels, Kind, Op
 from actzip.methods.base import Role
 
@@ -29,7 +29,7 @@ _rng = {"rng_state": _EXACT, "unused": _EXACT}
 _cudnn = row(_ATTENTION, **_qkv, **_lengths, **_philox, attn_bias=_EXACT, logsumexp=_SMALL)
 
 _softmax, _log_softmax = (
-    row(_SOFTMAX, result=Rule(_NONLINEAR, error=mixing(f))) for f in (softmax, log_softmax)
+    row(_SOFTMAX, result=Rule(_NONLINEAR, error=f)) for f in (softmax, log_softmax)
 )
 # Where to sample is a position, of which a rounded value is another pixel; what is sampled
 # enters the gradient of the grid linearly.
