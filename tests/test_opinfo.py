@@ -46,14 +46,14 @@ MOST, FEW = 6, 1
 
 #: ‖Δg‖ in parts of ‖g‖, of 8 bits or a thousandth of the peak; a Transformer's is 0.07.
 CLOSE = 0.1
-#: Not close: their samples have scores in the hundreds and thousands, where the softmax is a
-#: maximum. From torch 2.14 on two more are up to 0.22 off with other samples of such scores.
-STEEP = {"nn_functional_multi_head_attention_forward"}
+#: Less close. Samples of the first have scores in the thousands, where the softmax is a maximum.
+#: Scores of the others are up to 77, and the flash kernel, which from torch 2.14 on runs attention
+#: of three dimensions too, has exp(score - logsumexp) of what it reads: nothing divides an error of
+#: the scores out again, and noise as large on what plain PyTorch saves does the same.
+STEEP = {"nn_functional_multi_head_attention_forward": torch.inf}
 if TORCH >= (2, 14):
-    STEEP |= {
-        "nn_functional_scaled_dot_product_attention",
-        "torch_ops_aten__scaled_dot_product_flash_attention_for_cpu",
-    }
+    STEEP["nn_functional_scaled_dot_product_attention"] = 0.3
+    STEEP["torch_ops_aten__scaled_dot_product_flash_attention_for_cpu"] = 0.3
 
 #: Their samples bring random numbers in double precision, and the input must be so, too.
 DOUBLE = {"nn.FractionalMaxPool2d", "nn.FractionalMaxPool3d"}
@@ -123,8 +123,8 @@ def test_lossy_methods_give_finite_gradients_that_are_close_at_high_precision(na
         for method, (usual, precise) in LOSSY.items():
             assert_finite(plain, of_sample(name, sample, usual))
             ours = of_sample(name, sample, precise)
-            if assert_finite(plain, ours) and name not in STEEP:
-                assert distance(plain, ours) < CLOSE, method
+            if assert_finite(plain, ours):
+                assert distance(plain, ours) < STEEP.get(name, CLOSE), method
 
 
 @pytest.mark.parametrize(("node", "name"), UNKNOWN.items())

@@ -81,6 +81,14 @@ def _cheapest(
 # -- bounds --------------------------------------------------------------------------------
 
 
+def test_noise_whose_way_is_not_known_is_limited_as_if_a_parameter_got_it() -> None:
+    """A reading says that noise travels on, the last graph says to nowhere."""
+    site = _site(_reading(travels=2.0, passed=5.0), tolerance=0.0)
+    found = bounds.cheapest({"a": site}, {}, _chain({"a": site}), ends=0.01)
+    # ρ = eb²/3·Σt/‖g‖² = 0.01
+    assert found["a"].tolist() == pytest.approx([math.sqrt(0.01 * 5 * 3 / 2)])
+
+
 def test_a_linear_layer_alone_gets_all_it_tolerates() -> None:
     found = _cheapest({"a": _site(_reading(own=4.0), tolerance=3.0)})
     # eb²/3·Σw = 3

@@ -7,7 +7,8 @@ from nets import convnet, loss_of
 from torch import Tensor, nn
 
 import actzip
-from actzip.methods import ACGC, Auto, Comet, Division
+from actzip.codecs import Keep
+from actzip.methods import ACGC, Auto, Comet, Division, Fixed, Lossless
 from training import assert_trains_the_same
 
 
@@ -112,3 +113,19 @@ def test_min_bytes_decides_what_is_small() -> None:
         model(torch.randn(4, 8)).sum().backward()
         assert session.stats().small_bytes == 0
         assert session.stats().compressed >= 2
+
+
+@pytest.mark.parametrize("method", [Fixed(Keep(), Keep()), Lossless()])
+def test_a_number_of_pythons_stays_one_when_nothing_is_too_small(method: actzip.Method) -> None:
+    """Autograd saves 0.9 as a float64 tensor that promotes nothing; one of ours would make the
+    gradient of a float32 number float64 on its way."""
+    x = torch.linspace(0.1, 1.0, 64).requires_grad_()
+
+    def gradients() -> list[Tensor]:
+        products = [(p.sin() * 0.9).tanh() * 1.7 for p in x]
+        return [torch.autograd.grad(p, x, retain_graph=True)[0] for p in products]
+
+    plain = gradients()
+    with actzip.compress(method=method, min_bytes=0):
+        ours = gradients()
+    assert all(map(torch.equal, ours, plain))

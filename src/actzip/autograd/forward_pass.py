@@ -194,7 +194,8 @@ class ForwardPass:
             self.ledger.unseen[unseen(raw, t)] += 1
             return
         nbytes = storage.nbytes()
-        if nbytes < self._min_bytes:
+        # a number by itself: Python's own are saved so, and a tensor of ours would promote dtypes
+        if nbytes < self._min_bytes or (not t.dim() and nbytes == t.element_size()):
             self.ledger.small[storage._cdata] = nbytes
         elif self._running and storage._cdata not in self._weights.storages:
             rows = self.ledger.rows

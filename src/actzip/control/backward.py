@@ -51,6 +51,10 @@ class Backward:
         """Whether input number `target` was given a gradient: only then can it have an error."""
         return target < len(self.gave) and self.gave[target] is not None
 
+    def passes_on(self) -> bool:
+        """Whether it gave a gradient to anything but leaves."""
+        return any(not is_leaf for _, is_leaf in self._given())
+
     def _given(self) -> list[tuple[Tensor, bool]]:
         pairs = zip(self.gave, self.leaves, strict=True)
         return [(g, is_leaf) for g, is_leaf in pairs if g is not None]

@@ -11,7 +11,8 @@ may eb be, if the gradients of layer l may be off by E‖Δg‖² <= A_l? A laye
 
 A share of A_l is for what travels, and is divided among the sites by control/waterfill.py. The rest
 is divided between own code and trail such that both take the fewest bits. A parameter that is no
-layer's, because its op stores nothing, an embedding say, only gets noise that travels.
+layer's, because its op stores nothing, an embedding say, only gets noise that travels. Noise whose
+way is not known is limited as if it ended in such a parameter.
 """
 
 from __future__ import annotations
@@ -144,6 +145,15 @@ class _Problem:
                 if (site.coefficients(v.reading, worst)[1] > 0).any():
                     self.reach[:, j] += propagation.relative(layer, at)
                     self.reach_ends[:, j] += propagation.relative_at_ends(layer)
+        self._end_what_is_lost(ends)
+
+    def _end_what_is_lost(self, ends: float) -> None:
+        """Noise that travels on, but on no known way, as where a pass has another graph than the
+        one that was read: it ends in parameters at once, of which it is all the noise."""
+        known = self.reach.any(0) | self.reach_ends.any(0)
+        lost = np.flatnonzero(np.array(self.noisy, dtype=bool) & ~known)
+        self.reach_ends = np.vstack([self.reach_ends, np.eye(len(self.sites))[lost]])
+        self.ends = np.append(self.ends, np.full(len(lost), ends))
 
     def errors(self, share: float) -> dict[str, Floats]:
         """eb of each site."""

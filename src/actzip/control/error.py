@@ -27,7 +27,19 @@ from actzip.control.backward import Backward, ErrorWeights, chunks, wide
 def error_weights(b: Backward) -> ErrorWeights | None:
     """How an error in x shows in the op's gradients; None when there is no formula for it."""
     formula = b.op.errors.get(b.slot)
-    return None if formula is None else formula(b)
+    w = None if formula is None else formula(b)
+    return w if w is None or w.input is None or b.passes_on() else _all_at_leaves(w)
+
+
+def _all_at_leaves(w: ErrorWeights) -> ErrorWeights:
+    """Nothing travels on: what the op gives is the gradient of leaves, `parameter.exp()` say."""
+    if w.parameter is None:
+        return ErrorWeights(parameter=w.input, worst_parameter=w.worst_input)
+    assert w.input is not None
+    worst = None
+    if w.worst_parameter is not None and w.worst_input is not None:
+        worst = w.worst_parameter + w.worst_input
+    return ErrorWeights(parameter=w.parameter + w.input, worst_parameter=worst)
 
 
 def _rows(t: Tensor, dim: int | list[int]) -> Tensor:
