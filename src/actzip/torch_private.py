@@ -158,6 +158,11 @@ class compiler:  # a namespace
         return module.min_cut_rematerialization_partition
 
     @staticmethod
+    def must_save() -> Any:
+        """The mark of a node that the partitioner is to save if backward reads it."""
+        return importlib.import_module("torch.utils.checkpoint").CheckpointPolicy.MUST_SAVE
+
+    @staticmethod
     def compiled_anything() -> bool:
         """Whether Dynamo has compiled code in this process."""
         module = importlib.import_module("torch._dynamo.convert_frame")

@@ -140,6 +140,8 @@ class _Walk:
         if name == "where":
             first = any(i == 0 for i, _ in reached)
             return (_EXACT if first else most), slot, _named(node)
+        if name in functions.STEEP and names.function(whole(node)) in functions.STEEP:
+            return _EXACT, slot, _named(node)  # made again from what was decoded
         if name in functions.SMOOTH:
             return max(most, _CURVED), slot, ""
         if name == "pow" and _is_whole_power(node):

@@ -33,7 +33,7 @@ PLACED: dict[str, tuple[int, ...]] = {
 PRODUCT = _words(
     """
     mul mm bmm addmm baddbmm matmul convolution dot mv addmv addcmul linear addbmm outer einsum
-    tensordot
+    tensordot fma
     """
 )
 #: Bent, without a jump.
@@ -43,6 +43,8 @@ SMOOTH = _words(
     erfc atan sinh cosh
     """
 )
+#: Bent without a bound, or with exponentials in it.
+STEEP = _words("exp exp2 expm1 sinh cosh _softmax _safe_softmax softmax")
 #: Element by element: what is smaller is spread over what is larger.
 POINTWISE = _words("add sub rsub mul div where addcmul fma")
 #: Of a ReLU's result these ask one bit.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from actzip.compiled import functions, names
-from actzip.compiled.effect import hint
+from actzip.compiled.effect import hint, whole
+from actzip.torch_private import compiler
 
 
 def mask_side(home: Node, signs: set[Node]) -> set[Node]:
@@ -69,3 +70,16 @@ def is_written(node: Node) -> bool:
 def shares(val: Tensor) -> bool:
     sizes = zip(val.shape, val.stride(), strict=True)
     return any(hint(stride) == 0 and hint(size) > 1 for size, stride in sizes)
+
+
+def save_results(joint: Graph) -> None:
+    """Have backward read the results of ReLUs, exponentials and softmaxes, as it does in eager.
+
+    Made again in backward they would be functions of decoded tensors: signs that may be wrong, and
+    exponentials, whose errors have no bound. What they are made of then had to stay exact.
+    """
+    for node in joint.nodes:
+        op = names.function(whole(node))
+        last = any(whole(user) is not whole(node) for user in node.users)
+        if op in ("relu", "relu_") or (op in functions.STEEP and last):
+            node.meta.setdefault("recompute", compiler.must_save())

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from actzip.autograd import nesting
 from actzip.autograd.compiled import LISTENERS
 from actzip.autograd.failures import is_debugging
+from actzip.compiled.graph_nodes import save_results
 from actzip.compiled.rewrite import rewrite
 from actzip.torch_private import TracingContext, compiler, saved_tensors_hooks
 from actzip.warning import warn
@@ -27,7 +28,7 @@ from actzip.warning import warn
 if TYPE_CHECKING:
     from actzip.compiled.front import Front
 
-_FORMAT = "actzip.compiled 5"  #: changes when graphs are rewritten in another way
+_FORMAT = "actzip.compiled 6"  #: changes when graphs are rewritten in another way
 _KWARGS = {"num_fwd_outputs", "static_lifetime_input_indices"}  #: what must be known of a graph
 _lock = threading.RLock()
 _sessions: weakref.WeakKeyDictionary[Any, list[weakref.ref[Front]]] = weakref.WeakKeyDictionary()
@@ -89,6 +90,8 @@ def partition(base: Callable[..., Any] | None = None) -> Callable[..., Any]:
 
     def run(gm: Any, joint_inputs: Any, **kwargs: Any) -> Any:
         inner = base or compiler.min_cut_partition()
+        if _current():
+            save_results(gm.graph)
         fw, bw = inner(gm, joint_inputs, **kwargs)
         _apply(fw, bw, kwargs)
         return fw, bw

@@ -19,6 +19,10 @@ from actzip.compiled import functions, names
 from actzip.compiled.effect import Effect, whole
 from actzip.methods.base import Role, Site, site
 
+#: Added to the occurrence of a tensor that eager does not save there (a norm's input already
+#: normalized, say): steps that were learned for the other one do not fit it.
+_WITHIN = 1000
+
 
 def site_of(said: dict[str, Any], prefix: str) -> Site:
     """A site as its words say; `prefix` is the path of the module whose code was compiled."""
@@ -55,31 +59,41 @@ class Readers:
             module = module_path(found.reader, self._root) or module_path(saved, self._root)
         else:
             module = module_path(op, self._root)
-        node, slot = (found.node, found.slot) if op is None else _slot(saved, found, op)
-        place = self._places.get(number, 0)
+        node, slot, known = (found.node, found.slot, False)
+        if op is not None:
+            node, slot, known = _slot(saved, found, op)
+        place = self._places.get(number, 0) + (0 if known else _WITHIN)
         while (module, node, slot, place) in self._taken:
             place += 1
         self._taken.add((module, node, slot, place))
         return module, node or "Unused", slot, place
 
 
-def _slot(saved: Node, found: Effect, op: Node) -> tuple[str, str]:
-    """The node of a forward op, and the slot in which it has the tensor."""
+def _slot(saved: Node, found: Effect, op: Node) -> tuple[str, str, bool]:
+    """The node of a forward op, the slot in which it has the tensor, and whether eager has the same
+    tensor there, not something on the way to it."""
     target = whole(op)
     node = names.node_name(target)
     known = TABLE.get(node)
     if known is None:
-        return found.node, found.slot
+        return found.node, found.slot, False
     tensor = _itself(saved)
     for argument, given in zip(names.arguments(op.target), op.args, strict=False):
         if isinstance(given, Node) and _itself(given) is tensor and argument in known.slots:
-            return node, argument
+            return node, argument, True
     made = tensor.args[0] if tensor.target is operator.getitem else tensor
-    if made is op:
+    if made is op or _is_result(tensor, op):
         results = [slot for slot in ("output", "result", "result0") if slot in known.slots]
-        return node, results[0] if results else found.slot
+        return node, results[0] if results else found.slot, True
     slot = found.slot if found.slot in known.slots else names.slot_for(target, found.role)
-    return (node, slot) if slot else (found.node, found.slot)
+    return (node, slot, False) if slot else (found.node, found.slot, False)
+
+
+def _is_result(tensor: Node, op: Node) -> bool:
+    """Whether it is the last of the nodes that an op was taken apart into."""
+    mine = whole(op), op.meta.get("seq_nr")
+    parts = [n for n in (tensor, *tensor.users) if (whole(n), n.meta.get("seq_nr")) == mine]
+    return parts == [tensor]
 
 
 def _itself(node: Node) -> Node:
