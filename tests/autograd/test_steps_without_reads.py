@@ -81,6 +81,7 @@ _AUTO = {
     "kernels/reference/bounded.py",
     "kernels/reference/bounded_entropy.py",
     "kernels/reference/dithered.py",
+    "kernels/reference/raw_blocks.py",
 }
 
 
