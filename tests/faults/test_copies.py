@@ -19,9 +19,9 @@ METHODS = pytest.mark.parametrize("method", EXACT.values(), ids=EXACT)
 class Program(nn.Module):
     """A few lines of code around one parameter."""
 
-    def __init__(self, code: Callable[[Tensor, Tensor], Tensor]):
+    def __init__(self, code: Callable[[Tensor, Tensor], Tensor], width: int = 40):
         super().__init__()
-        self.w = nn.Parameter(torch.randn(40, 40))
+        self.w = nn.Parameter(torch.randn(width, width))
         self.code = code
 
     def forward(self, x: Tensor) -> Tensor:
@@ -191,3 +191,23 @@ def test_a_tensor_of_inference_mode_among_the_operands_is_no_error() -> None:
     assert ours is not None
     assert x.grad is not None
     assert torch.equal(ours, x.grad)
+
+
+def _negated(x: Tensor, w: Tensor) -> Tensor:
+    a = torch._neg_view(x * w)
+    z = torch.complex((x * w).tanh(), w.tanh())
+    copies = a.clone() * w + a.to(torch.float64).float() * w
+    return copies * a.tanh() + (z.conj().clone() * w).imag + (z.conj() * z.conj().sin()).real
+
+
+@METHODS
+@pytest.mark.parametrize("width", [40, 160])  # the larger ones are not held by a call
+@pytest.mark.parametrize("code", [_imaginary, _negated])
+def test_negated_and_conjugated_views_are_not_their_base(
+    code: Callable[[Tensor, Tensor], Tensor], width: int, method: actzip.Method
+) -> None:
+    """They have its memory, version and place, and other values."""
+    x = torch.randn(width, width)
+    assert_trains_the_same(
+        Program(code, width), lambda m: m(x), compresses=None, method=method, min_bytes=0
+    )

@@ -14,7 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from actzip.autograd.identity import Key, Layout, Place, key_of, storage_of, tensors_in, unit_of
+from actzip.autograd.identity import (
+    Key,
+    Layout,
+    Place,
+    key_of,
+    node_of,
+    storage_of,
+    tensors_in,
+    unit_of,
+)
 from actzip.autograd.norm_calls import norm_call
 from actzip.autograd.slots import Node
 from actzip.autograd.slots.derivations import drops, is_norm, is_relu, is_tame, repeats
@@ -31,14 +40,17 @@ class Operand:
     nbytes: int  #: of the one it is a part of
     unit: weakref.ref[Tensor]  #: that one
     small: Tensor | None  #: itself, if it is copied rather than looked for: a norm's weight
+    constant: bool = False  #: no op made it
 
     @staticmethod
     def of(t: Tensor) -> Operand:
         unit, place = unit_of(t)
         nbytes = unit.numel() * unit.element_size()
         if nbytes <= SNAPSHOT:  # held: a small result may be gone before it is asked for
-            return Operand(key_of(t), None, nbytes, weakref.ref(t), t.detach())
-        return Operand(key_of(unit), place, nbytes, weakref.ref(unit), None)
+            constant = node_of(t) is None
+            return Operand(key_of(t), None, nbytes, weakref.ref(t), t.detach(), constant)
+        constant = node_of(unit) is None
+        return Operand(key_of(unit), place, nbytes, weakref.ref(unit), None, constant)
 
     @property
     def numel(self) -> int:
@@ -171,7 +183,8 @@ def _operands(values: Iterable[Any]) -> list[Any] | None:
     found = []
     for a in values:
         if isinstance(a, Tensor):
-            if storage_of(a) is None or a.is_inference():
+            # a negated or conjugated view has the key of what it is a view of, and other values
+            if storage_of(a) is None or a.is_inference() or a.is_neg() or a.is_conj():
                 return None
             found.append(Operand.of(a))
         elif isinstance(a, (tuple, list, dict)) and tensors_in(a):

@@ -84,7 +84,7 @@ class _Search:
         elif key in self._store.left:
             stored = self._take(key)
         elif stored is not None:
-            same = _is_exact(stored) and self._store.is_same(key, now, stored)
+            same = _is_exact(stored) and self._store.is_same(key, now, stored, operand.constant)
             stored = stored if same else None
         if stored is None:
             stored = self._inner(key, depth, room=0) or self._add(operand)

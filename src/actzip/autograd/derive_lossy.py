@@ -145,7 +145,7 @@ class _Search:
         # a larger one must be there until then anyway, because the op itself saved it
         if operand.numel > self._numel and number not in self._store.savers.get(key, ()):
             return None
-        if stored is not None and self._serves(key, operand.now(), stored):
+        if stored is not None and self._serves(operand, stored):
             if STRENGTH[stored.role] < STRENGTH[self.role]:
                 self.role = stored.role
             return Part(stored, operand.place)
@@ -157,12 +157,13 @@ class _Search:
             return Part(self._store.fill(key, self.role, made), operand.place)
         return Part(self._store.new(self.role, made), operand.place)
 
-    def _serves(self, key: Key, now: Tensor | None, stored: Stored) -> bool:
+    def _serves(self, operand: Operand, stored: Stored) -> bool:
         """Whether its values are there, good enough, whatever happens to the tensor."""
+        key = operand.key
         ours = isinstance(stored.value, (Payload, Derivation)) and key not in self._store.left
         if not ours or STRENGTH[stored.role] < STRENGTH[self._wanted]:
             return False
-        return self._store.is_same(key, now, stored)
+        return self._store.is_same(key, operand.now(), stored, operand.constant)
 
 
 def _lossy(made: Derivation) -> list[Stored]:

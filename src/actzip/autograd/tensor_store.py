@@ -99,17 +99,17 @@ class TensorStore:
             return None if stored is None else (stored, saved.row)
         if stored is None or stored.value is None or STRENGTH[stored.role] < STRENGTH[role]:
             return None
-        if not self.is_same(key, now, stored):
+        if not self.is_same(key, now, stored, now is not None and node_of(now) is None):
             del self._stored[key]  # its readers keep it; for this state of the memory there is none
             return None
         return stored, self._values[key]
 
-    def is_same(self, key: Key, now: Tensor | None, stored: Stored) -> bool:
+    def is_same(self, key: Key, now: Tensor | None, stored: Stored, constant: bool) -> bool:
         """False when the memory was edited without a trace since it was stored: that may be if it
-        was seen to be exposed, or is a constant from outside, such as an array's."""
+        was seen to be exposed, or is a constant (no op made it), such as an array's."""
         if now is None:
             return key[0] not in self._exposed
-        is_open = key[0] in self._exposed or (now.device.type == "cpu" and node_of(now) is None)
+        is_open = key[0] in self._exposed or (constant and now.device.type == "cpu")
         return not is_open or stored.holds(now)
 
     # -- what comes ------------------------------------------------------------------------
