@@ -105,6 +105,14 @@ def test_what_all_layers_get_adds_up_to_the_factor() -> None:
     )
 
 
+def test_parameters_of_an_op_that_said_nothing_get_the_noise_that_comes() -> None:
+    """`parameter.sigmoid()`, kept exactly, has no reading; what comes is its parameter's noise."""
+    routes = {"a": Route(("a",), (), 0, 1), "b": Route(("b",), ("a",), 0, 0)}
+    found = Propagation(routes, {"b": told(1.0, 4.0)})
+    assert found.factors()["b"] == 1.0
+    assert found.relative_at_ends("b").tolist() == [1.0]
+
+
 def test_a_way_that_is_not_known_ends_at_once() -> None:
     """A parent that comes later, or is not there, is of another graph: what a gives is some
     parameter's gradient, at which place is not known."""

@@ -70,7 +70,11 @@ class Propagation:
                 share = self._share(i, k)
                 self._power[i] += share * self._passed(k) * self._power[k]
                 self._power[i, k] += share
-            if len(before) < len(route.parents) or (not before and self._given[i] > 0):
+            unread = not any(slot in readings for slot in route.slots)
+            if unread:  # an op on a leaf that is kept exactly: its parameters get what comes
+                self._ends[i] += route.biases
+            goes_on = unread or self._given[i] > 0
+            if len(before) < len(route.parents) or (goes_on and not before):
                 # the rest of its way was that of another graph: what goes it may end at once
                 self._ends[i] = max(1.0, self._ends[i])
 
