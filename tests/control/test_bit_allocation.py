@@ -48,6 +48,18 @@ def test_the_sensitive_layer_gets_the_bits() -> None:
     assert found["a"] + found["b"] == 6
 
 
+def test_a_site_of_which_no_error_shows_has_the_average() -> None:
+    """Its values were all equal, and may be others in the next pass: it was left a single bit,
+    whatever the budget."""
+    sites = {n: a_site(100) for n in "abc"}
+    sites["c"].ranges.zero_()
+    effects = {n: [Effect(a_reading([w]), 0)] for n, w in (("a", 1e4), ("b", 1.0), ("c", 1.0))}
+    found = averages(sites, effects, bits=3)
+    assert found["c"] == 3
+    assert found["a"] + found["b"] == 6
+    assert set(averages(sites, effects, bits=8).values()) == {8}
+
+
 def test_what_travels_and_what_all_positions_share_count_too() -> None:
     sites = {"a": a_site(100), "b": a_site(100)}
     for loud in (

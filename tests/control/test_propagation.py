@@ -58,7 +58,7 @@ def test_noise_goes_on_through_ops_and_to_parameters_beside_them() -> None:
 def test_in_a_chain_relative_noise_stays_as_it_is() -> None:
     """Each op's gradient is what the one after it gives: every layer absorbs the same part."""
     routes = {n: Route((n,), tuple("abc"[i - 1 : i]), 0, 0) for i, n in enumerate("abc")}
-    readings = {"a": told(8.0, 5.0, 3.0), "b": told(2.0, 8.0, 7.0), "c": told(1.0, 2.0, 9.0)}
+    readings = {"a": told(8.0, 0.0, 3.0), "b": told(2.0, 8.0, 7.0), "c": told(1.0, 2.0, 9.0)}
     found = Propagation(routes, readings)
     assert found.relative("c", ["a", "b", "c"]).tolist() == [1.0, 1.0, 0.0]
     assert found.relative("b", ["a", "b", "c"]).tolist() == [1.0, 0.0, 0.0]
@@ -105,11 +105,22 @@ def test_what_all_layers_get_adds_up_to_the_factor() -> None:
     )
 
 
-def test_what_is_left_of_another_graph_does_not_count() -> None:
-    """A parent that comes later, or is not there."""
+def test_parameters_of_an_op_that_said_nothing_get_the_noise_that_comes() -> None:
+    """`parameter.sigmoid()`, kept exactly, has no reading; what comes is its parameter's noise."""
+    routes = {"a": Route(("a",), (), 0, 1), "b": Route(("b",), ("a",), 0, 0)}
+    found = Propagation(routes, {"b": told(1.0, 4.0)})
+    assert found.factors()["b"] == 1.0
+    assert found.relative_at_ends("b").tolist() == [1.0]
+
+
+def test_a_way_that_is_not_known_ends_at_once() -> None:
+    """A parent that comes later, or is not there, is of another graph: what a gives is some
+    parameter's gradient, at which place is not known."""
     routes = {"a": Route(("a",), ("b", "gone"), 0, 0), "b": Route(("b",), ("a",), 0, 0)}
-    found = _factors(routes, {"a": told(1.0, 1.0, absorbs=3.0), "b": told(1.0, 1.0)})
-    assert found == {"a": 0.0, "b": 3.0}
+    readings = {"a": told(1.0, 1.0, absorbs=3.0), "b": told(1.0, 1.0)}
+    assert _factors(routes, readings) == {"a": 1.0, "b": 3.0 + 1.0}
+    nowhere = {"b": Route(("b",), (), 0, 2)}  # and where it ended at b's own parameters before
+    assert _factors(nowhere, {"b": told(1.0, 1.0)}) == {"b": 1.0}
 
 
 def test_routes_have_the_order_of_the_last_forward() -> None:
@@ -128,7 +139,8 @@ def test_effects_of_a_site_are_those_of_all_layers_that_read_it() -> None:
     ):
         layers.expect(name, kind, ())
         layers.connect(Route((name,), parents, 0, 0))
-        reading = a_reading([2.0], input=3.0, power=1.0, outer_signal=4.0, input_signal=4.0)
+        given = 4.0 if parents else 0.0  # the first one gives nothing on
+        reading = a_reading([2.0], input=3.0, power=1.0, outer_signal=4.0, input_signal=given)
         layers.add(0, name, site, reading)
     layers.add_trail(0, "shared", "conv", torch.tensor([0.25, 0.5]))
     found = effects(layers, ["shared", "conv", "unread"])

@@ -258,13 +258,14 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
 
 def _is_forward(program: Program, key: str) -> bool:
     """Whether a name is made without any gradient."""
+    name = key.split(".")[0].split("[")[0]
     spoiled = {w for line in program.of("tail") for w in line.writes}
     for line in program.of("body"):
         if _BACKWARD.search(line.text) or line.reads & spoiled:
             if _EDIT.search(line.text):
                 return False  # and so is whatever shares memory with what it edits
-            spoiled |= line.writes | ({key} & line.reads)
-    name = key.split(".")[0].split("[")[0]
+            # what reads a gradient may keep it: a BatchNorm's buffers
+            spoiled |= line.writes | ({name} & line.reads)
     return name not in spoiled and not key.endswith(".grad")
 
 

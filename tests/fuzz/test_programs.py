@@ -15,7 +15,7 @@ import torch
 from actzip.codecs import Group
 from actzip.methods import Fixed, Lossless
 from fuzz.generate import generate
-from fuzz.judge import LOSSY, judge, snapshots
+from fuzz.judge import LOSSY, _is_forward, judge, snapshots
 from fuzz.program import Line, Program, run, thresholds
 from fuzz.shrink import shrink
 
@@ -162,6 +162,19 @@ def test_what_an_edit_takes_from_a_gradient_is_no_value_of_forward() -> None:
         tail="pass",
     )
     assert judge(program, tuple(LOSSY)) == []
+
+
+def test_what_a_module_keeps_of_a_gradient_is_no_value_of_forward() -> None:
+    lines = _program(
+        "v1 = torch.autograd.grad(total(x1 * x1.sin()), x1, create_graph=True)[0]",
+        "v2 = m1(v1)",
+        tail="pass",
+    ).lines
+    norm = Line("setup", "m1 = nn.BatchNorm1d(8)")
+    assert judge(Program((norm, *lines)), tuple(LOSSY)) == []
+    fed = Program((norm, lines[0], Line("body", "v3 = m1(x1)")))
+    assert _is_forward(fed, "m1.running_mean")  # compared wherever no gradient comes in
+    assert not _is_forward(Program((norm, *lines)), "m1.running_mean")
 
 
 def test_what_plain_pytorch_holds_for_ever_is_no_failure() -> None:

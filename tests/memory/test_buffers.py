@@ -60,6 +60,14 @@ def test_slabs_waste_little_on_payloads_of_all_sizes() -> None:
     del parts
 
 
+def test_a_slab_that_was_opened_in_inference_mode_is_written_to_outside() -> None:
+    """PyTorch refuses to edit a tensor of inference mode: the next payloads of the pass raised."""
+    slabs = Slabs()
+    with torch.inference_mode():
+        slabs.allocate(64, torch.device("cpu")).fill_(1)
+    slabs.allocate(64, torch.device("cpu")).fill_(2)
+
+
 def test_a_large_payload_is_a_slab_by_itself() -> None:
     slabs = Slabs(smallest=1 << 16, largest=1 << 16)
     large = slabs.allocate(1 << 20, CPU)

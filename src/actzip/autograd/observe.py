@@ -114,7 +114,9 @@ class Observer:
                 self._statistics.missing.update({stored.site: why for stored in sources})
                 return
             for name, (stored, found) in zip(_layers(reader), told.items(), strict=bool(told)):
-                if found.is_finite():  # an overflow says nothing, and would stay in every mean
+                # an overflow says nothing, and would stay in every mean; nor does a gradient of 0,
+                # behind a head that starts at zero say: the next one need not be 0
+                if found.is_finite() and found.is_felt():
                     self._add(found, name, stored.site)
             if told:
                 self._follow(b, reader, number, makers)

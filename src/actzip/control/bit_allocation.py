@@ -68,6 +68,7 @@ def averages(
     bn_bits None: BatchNorm inputs as all others. A number: they have it, and `bits` is the average
     of the others. "conv": each has the bits of the site before it, and both are one item.
     by_sample: the samples of the next batch will be known; else their weights are the mean.
+    A site of which no error would show has the average: it may be another tensor in the next pass.
     Empty when the sensitivities overflow.
     """
     found: dict[str, float] = {}
@@ -80,6 +81,10 @@ def averages(
         c = _sensitivities(site, read, by_sample)
         if not np.isfinite(c).all():
             return {}
+        if not c.any():
+            # all values were equal, or no gradient came: the next ones need not be so
+            found[name] = bits
+            continue
         ladder = _ladder(name, site, c, zero=site.relu and bits >= 2)
         if site.norm and bn_bits == "conv" and problems:
             problems[-1].join(name, ladder)

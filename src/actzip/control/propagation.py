@@ -65,12 +65,18 @@ class Propagation:
         place = {name: i for i, name in enumerate(routes)}
         for i, route in enumerate(routes.values()):
             self._read(i, route, readings)
-            for parent in route.parents:
-                k = place.get(parent, i)
-                if k < i:  # else it was left over from another graph
-                    share = self._share(i, k)
-                    self._power[i] += share * self._passed(k) * self._power[k]
-                    self._power[i, k] += share
+            before = [place[p] for p in route.parents if place.get(p, i) < i]
+            for k in before:
+                share = self._share(i, k)
+                self._power[i] += share * self._passed(k) * self._power[k]
+                self._power[i, k] += share
+            unread = not any(slot in readings for slot in route.slots)
+            if unread:  # an op on a leaf that is kept exactly: its parameters get what comes
+                self._ends[i] += route.biases
+            goes_on = unread or self._given[i] > 0
+            if len(before) < len(route.parents) or (goes_on and not before):
+                # the rest of its way was that of another graph: what goes it may end at once
+                self._ends[i] = max(1.0, self._ends[i])
 
     def _read(self, i: int, route: Route, readings: Mapping[str, Reading]) -> None:
         found = [slot for slot in route.slots if slot in readings]

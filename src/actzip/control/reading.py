@@ -66,6 +66,10 @@ class Reading:
     def is_finite(self) -> bool:
         return all(bool(getattr(self, f.name).isfinite().all()) for f in fields(self))
 
+    def is_felt(self) -> bool:
+        """Whether a gradient came that is not 0 everywhere, so that it says what errors do."""
+        return float(self.outer_signal) > 0 or float(_total(self)) > 0
+
 
 def _ratio(a: Tensor, b: Tensor) -> Tensor:
     """a/b, and 1 where that says nothing."""

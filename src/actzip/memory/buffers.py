@@ -66,7 +66,8 @@ class Slabs:
             size = room
         elif room:
             size -= size % room
-        slab = torch.empty(size, dtype=torch.uint8)
+        with torch.inference_mode(False):  # one made in it could not be written to outside
+            slab = torch.empty(size, dtype=torch.uint8)
         if len(self._alive) >= self._tidy:  # to ask every time takes long where there are many
             self._alive = [ref for ref in self._alive if not ref.expired()]
             self._tidy = 2 * len(self._alive) + 16

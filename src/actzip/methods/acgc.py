@@ -47,8 +47,9 @@ class ACGC(Method):
     safety      how many times the error may outgrow what three deviations among these looks allow
                 for: looks are of steps that are over; small tensors get more
 
-    Before the first backward every tensor is stored to a thousandth of its peak. A curved op
-    without an error formula is kept exactly, and the report says so.
+    Before the first backward every tensor is stored to a thousandth of its peak, a norm's input to
+    one of the least deviation it divides by. A curved op without an error formula is kept exactly,
+    and the report says so.
     """
 
     e2: float = 0.5

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from actzip.codecs.base import Codec
 from actzip.control import bounds
 from actzip.control.conservative_mean import middle
 from actzip.control.distributed import strictest
-from actzip.control.op import Kind, channel_dim
+from actzip.control.op import NORMS, Kind, channel_dim
 from actzip.control.propagation import Propagation
 from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
@@ -31,6 +32,7 @@ Floats = NDArray[np.float64]
 #: that other codes need some ten microseconds for
 ENTROPY_FROM = 1 << 15
 _START = 1e-3  #: of the peak: the bound before backward has said anything
+_EPS = 1e-5  #: what norms add to a variance
 
 
 class ErrorBounded(Policy):
@@ -79,7 +81,7 @@ class ErrorBounded(Policy):
         dim = channel_dim(site.op, tensor.dim())
         errors = self._errors.get(site.name)
         if errors is None:
-            errors = np.array([safe(tensor)])
+            errors = np.array([safe(tensor, site.op.kind)])
         elif len(errors) > 1 and (tensor.dim() < 2 or tensor.shape[dim] != len(errors)):
             errors = errors.min(keepdims=True)
         return self.coded(site, tensor, dim, errors)
@@ -152,10 +154,22 @@ def is_worth_entropy(tensor: Tensor) -> bool:
     return tensor.numel() >= ENTROPY_FROM
 
 
-def safe(tensor: Tensor) -> float:
-    """A bound that does no harm, for a tensor of which nothing is known."""
+def safe(tensor: Tensor, kind: Kind = Kind.OTHER) -> float:
+    """A bound that does no harm, for a tensor of which nothing is known: a part of its peak, and
+    of the least deviation that a norm divides by."""
     peak = float(tensor.detach().abs().amax()) if tensor.numel() else 0.0
+    if kind in NORMS and tensor.dim() > 1 and 0 < peak < math.inf:
+        peak = min(peak, _least_deviation(tensor.detach(), kind))
     return peak * _START if 0 < peak * _START < math.inf else _START
+
+
+def _least_deviation(tensor: Tensor, kind: Kind) -> float:
+    """Of what is normalised together, or of parts of it: groups and shapes are not known here."""
+    places = [-1]
+    if kind is not Kind.ROW_NORM:
+        places = [d for d in range(tensor.dim()) if d > 1 or (d == 0 and kind is Kind.BATCH_NORM)]
+    wide = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+    return float(wide.var(places or [-1], unbiased=False).amin().add(_EPS).sqrt())
 
 
 def is_look(step: int, interval: int) -> bool:
