@@ -31,8 +31,8 @@ template <class G> inline void each_block(const Channels& ch, int64_t tile, G&& 
 }
 
 template <bool Zero, bool Noisy, class R>
-ACTZIP_ONCE void encode_tile(const Channels& ch, int64_t sample, int64_t tile, const Coding& c, Dither& dither,
-                             const Bench<R>& own, uint8_t* data) {
+inline void encode_tile(const Channels& ch, int64_t sample, int64_t tile, const Coding& c, Dither& dither,
+                        const Bench<R>& own, uint8_t* data) {
   uint8_t* codes = data + ch.l.offsets[sample];
   const int64_t first = sample * ch.l.rows32();
   each_block(ch, tile, [&](int64_t at, int64_t i, int64_t n, int64_t channel) {
@@ -47,8 +47,8 @@ ACTZIP_ONCE void encode_tile(const Channels& ch, int64_t sample, int64_t tile, c
 }
 
 template <bool Zero, bool Subtract, class R>
-ACTZIP_ONCE void decode_tile(const Channels& ch, int64_t sample, int64_t tile, const Coding& c, Dither& dither,
-                             const Bench<R>& own, const uint8_t* data) {
+inline void decode_tile(const Channels& ch, int64_t sample, int64_t tile, const Coding& c, Dither& dither,
+                        const Bench<R>& own, const uint8_t* data) {
   const uint8_t* codes = data + ch.l.offsets[sample];
   const int64_t first = sample * ch.l.rows32();
   each_block(ch, tile, [&](int64_t at, int64_t i, int64_t n, int64_t channel) {
