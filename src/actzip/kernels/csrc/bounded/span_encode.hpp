@@ -55,6 +55,17 @@ inline bool squeeze_bytes(const Spec& spec, const T* x, int64_t first, const Squ
 
 #endif
 
+// What the entropy stage takes of a chunk of n symbols; the same code for every type of element.
+ACTZIP_ONCE inline void put_chunk(const Spec& spec, int64_t first, const Symbols& symbols, int n,
+                                  const Squeeze& how, Direct direct, uint8_t* to, BitWriter& extra) {
+  alignas(64) uint32_t u[BLOCK];
+  for (int b = 0; b * BLOCK < n; ++b) {
+    const int here = min_of(BLOCK, n - b * BLOCK);
+    block_codes(spec, first, symbols, b, here, how.kind, u);
+    put_block(u, here, how.frequency, direct, to + b * BLOCK, extra);
+  }
+}
+
 // The symbols of a chunk of n values, its level and its raw blocks.
 template <class T, bool DITHER>
 inline void squeeze_chunk(const Spec& spec, const T* x, int64_t first, int n, const Squeeze& how,
@@ -67,15 +78,10 @@ inline void squeeze_chunk(const Spec& spec, const T* x, int64_t first, int n, co
       return;
 #endif
   Symbols symbols;
-  alignas(64) uint32_t u[BLOCK];
   quantize_from<T, DITHER>(spec, first, x, n, symbols);
   level = symbols.level;
   raw = symbols.raw;
-  for (int b = 0; b * BLOCK < n; ++b) {
-    const int here = min_of(BLOCK, n - b * BLOCK);
-    block_codes(spec, first, symbols, b, here, how.kind, u);
-    put_block(u, here, how.frequency, direct, to + b * BLOCK, extra);
-  }
+  put_chunk(spec, first, symbols, n, how, direct, to, extra);
 }
 
 template <class T, bool DITHER>

@@ -236,6 +236,11 @@ template <class G> ACTZIP_INLINE auto with_bits(int bits, G&& f) {
 
 // ---- threads ----
 
+// One copy of f's code, for the loop in a parallel region and the one outside of it: twice as much
+// of nearly every kernel is what the compiler would spend its time on.
+template <class F>
+__attribute__((noinline)) void do_chunk(F& f, int64_t c) { f(c); }
+
 // f(chunk) for chunk in [0, chunks), on `threads` threads of the pool that torch has. What a chunk
 // does must depend on its number only. With one thread no parallel region is started: in a forked
 // data-loader worker that would hang. Threads take up to 16 chunks at a time: neighbours in memory
@@ -247,12 +252,12 @@ inline void parallel_for(int64_t chunks, int64_t threads, F&& f) {
     const int64_t count = min_of(threads, chunks);
     const int64_t grain = max_of<int64_t>(1, min_of<int64_t>(16, chunks / (16 * count)));
 #pragma omp parallel for num_threads(int(count)) schedule(dynamic, grain)
-    for (int64_t c = 0; c < chunks; ++c) f(c);
+    for (int64_t c = 0; c < chunks; ++c) do_chunk(f, c);
     return;
   }
 #endif
   (void)threads;
-  for (int64_t c = 0; c < chunks; ++c) f(c);
+  for (int64_t c = 0; c < chunks; ++c) do_chunk(f, c);
 }
 
 // The number of the calling thread in its parallel_for: which scratch it may use.

@@ -60,11 +60,14 @@ int64_t encode_as(const T* x, int64_t n, uint8_t* data, Op op, int64_t threads) 
     const int64_t end = min_of(n, (c + 1) * kMaskChunk);
     int64_t i = c * kMaskChunk;
     bool bad = false;
-    for (; i + 32 <= end; i += 32) store_as<uint32_t>(data + i / 8, op.word(x + i, bad));
+    const T* const from = x;  // read once: a store of bytes may alias what the lambda holds
+    uint8_t* const to = data;
+    const Op test = op;
+    for (; i + 32 <= end; i += 32) store_as<uint32_t>(to + i / 8, test.word(from + i, bad));
     for (; i < end; i += 8) {
       uint8_t byte = 0;
-      for (int64_t k = i; k < min_of(end, i + 8); ++k) byte |= uint8_t(op.one(x[k], bad) << (k - i));
-      data[i / 8] = byte;
+      for (int64_t k = i; k < min_of(end, i + 8); ++k) byte |= uint8_t(test.one(from[k], bad) << (k - i));
+      to[i / 8] = byte;
     }
     atomic_add(&bad_chunks, bad);
   });
