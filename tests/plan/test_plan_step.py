@@ -71,6 +71,18 @@ def test_a_users_model_and_another_batch_than_its_own(monkeypatch: pytest.Monkey
     hold(found, Subject("larger", subject.model, lambda: subject.model(inputs).mean()))
 
 
+@pytest.mark.parametrize("method", ["plain", "lossless"])
+def test_a_plan_of_more_than_the_machine_has_allocates_nothing(method: str) -> None:
+    config = CONFIGS["resnet"]
+    with planning.fakes() as fake:
+        target = builtin(config, fake)
+        with actzip.measure() as found:
+            chosen = None if method == "plain" else resolve(method, {})
+            made = step(target, method, chosen, 100_000, fake)
+    assert made.live_peak > 8 << 30
+    assert found.live_peak < 1 << 20
+
+
 def test_nothing_is_left_behind_for_real_tensors() -> None:
     with planning.fakes():
         assert planning.active
