@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from actzip.torch_private import StorageWeakRef, fake_tensors, without_dispatch_modes
@@ -22,22 +23,24 @@ INDEX_BITS = 16
 
 _lock = threading.Lock()
 active = False  #: a plan is made in this process, and nothing else is trained in it
-_fake: type | None = None
+_fake: Any = None  # the class of fake tensors
+_mode: Any = None  # that makes them
 _noise: dict[int, Any] = {}  # storages that hold a dropout's factor
 
 
 @contextlib.contextmanager
 def fakes() -> Iterator[Any]:
     """Fake tensors count as tensors inside; gives the mode that makes them."""
-    global active, _fake
+    global active, _fake, _mode
     with _lock:
         module = fake_tensors()
         active, _fake = True, module.FakeTensor
         try:
             # a model may hold tensors that were made before
-            yield module.FakeTensorMode(allow_non_fake_inputs=True)
+            _mode = module.FakeTensorMode(allow_non_fake_inputs=True)
+            yield _mode
         finally:
-            active, _fake = False, None
+            active, _fake, _mode = False, None, None
             _noise.clear()
 
 
@@ -50,6 +53,15 @@ def real() -> contextlib.AbstractContextManager[Any]:
 def is_fake(t: object) -> bool:
     """Whether this is a tensor of a plan that is being made."""
     return active and type(t) is _fake
+
+
+def tensor_of(storage: torch.UntypedStorage, place: Any, dtype: torch.dtype) -> Tensor:
+    """A fake tensor in the storage of another."""
+    size, stride, offset = place
+    with real():
+        inner = torch.empty(0, dtype=dtype, device="meta").set_(storage, offset, size, stride)
+        made: Tensor = _fake(_mode, inner, torch.device("cpu"))
+    return made
 
 
 def draws(t: Tensor) -> None:

@@ -241,6 +241,7 @@ def test_a_small_decoder_trains_with_the_noise_asked_for() -> None:
     [
         ({"noise": 0.1, "ratio": 8}, "noise and ratio"),
         ({"ratio": 8, "budget": "1GiB"}, "ratio and budget"),
+        ({"noise": 0.1, "budget": "1GiB"}, "noise and budget"),
         ({"noise": 0}, "lossless"),
         ({"noise": -1.0}, "above 0"),
         ({"noise": float("nan")}, "above 0"),

@@ -19,9 +19,6 @@ from actzip.tasks.profile_target import Subject
 from plan.plan_nets import CONFIGS
 
 METHODS = ("plain", "lossless", "actnn")
-#: How far the live peak may be off. What is decoded for backward is shared in ways that a plan does
-#: not follow: of the small ViT it takes 1.47 MB where 1.25 are measured, one tensor too many.
-PEAK = {"plain": 0.10, "lossless": 0.10, "actnn": 0.20}
 
 
 def predicted(target: Any, fake: Any, batch: int) -> dict[str, Step]:
@@ -52,7 +49,7 @@ def hold(found: dict[str, Step], subject: Subject) -> None:
     for method in METHODS:
         saved, peak = measured(subject, method)
         assert found[method].stored_bytes == pytest.approx(saved, rel=0.02), method
-        assert found[method].live_peak == pytest.approx(peak, rel=PEAK[method]), method
+        assert found[method].live_peak == pytest.approx(peak, rel=0.1), method
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -72,6 +69,18 @@ def test_a_users_model_and_another_batch_than_its_own(monkeypatch: pytest.Monkey
     subject = profile_target.imported("plan.plan_nets:gated")
     inputs = torch.randn(96, 64)
     hold(found, Subject("larger", subject.model, lambda: subject.model(inputs).mean()))
+
+
+@pytest.mark.parametrize("method", ["plain", "lossless"])
+def test_a_plan_of_more_than_the_machine_has_allocates_nothing(method: str) -> None:
+    config = CONFIGS["resnet"]
+    with planning.fakes() as fake:
+        target = builtin(config, fake)
+        with actzip.measure() as found:
+            chosen = None if method == "plain" else resolve(method, {})
+            made = step(target, method, chosen, 100_000, fake)
+    assert made.live_peak > 8 << 30
+    assert found.live_peak < 1 << 20
 
 
 def test_nothing_is_left_behind_for_real_tensors() -> None:

@@ -15,6 +15,7 @@ from actzip.autograd.derive_lossy import DeriveLossy
 from actzip.autograd.identity import node_of
 from actzip.autograd.ledger import Row
 from actzip.autograd.recipe import WHOLE, Bits, Copy, Recipe, Shape, view_at
+from actzip.autograd.short_values import SHORT, comes_back, is_short
 from actzip.autograd.sliced_tensor import cut
 from actzip.autograd.slots import Node, Slot, op
 from actzip.autograd.slots.conventions import agreeing, unknown_convention
@@ -164,8 +165,8 @@ class Decide:
                 return derived
             codec = self._picked(saved)
         if codec is None:
-            derived = self._derived(saved, may_store=True)
-            return derived or left(self._policy.reason(row.site))
+            made = self._derived(saved, may_store=True) or self._short(saved)
+            return made or left(self._policy.reason(row.site))
         if saved.parts > 1 and not place:  # parts of a view are none of its base
             codec = cut(codec, saved.parts)
         try:
@@ -182,6 +183,17 @@ class Decide:
         derivation, role = found
         recipe = view_at(saved.want.place)
         return Decision(Fate.DERIVED, recipe=recipe, derivation=derivation, role=role)
+
+    def _short(self, saved: Saved) -> Decision | None:
+        """Every bit of it in 16 for each element, if it holds nothing but bfloat16 numbers."""
+        unit = saved.want.unit.detach()
+        if not isinstance(self._derive, Derive) or not is_short(unit):
+            return None
+        payload = self._store.encode(unit, SHORT, seed=0)
+        if not comes_back(unit, payload):
+            return None
+        recipe = view_at(saved.want.place)
+        return Decision(Fate.STORED, recipe=recipe, payload=payload, role=Role.EXACT)
 
     def _picked(self, saved: Saved) -> Codec | None:
         """What the method says, now that the tensor's maker is known."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -181,11 +181,11 @@ class Stored:
     @staticmethod
     def _again(ref: Any, place: Place, dtype: torch.dtype) -> Tensor | None:
         """What was decoded before, if somebody still holds it."""
-        if isinstance(ref, weakref.ref):  # of a plan: its storages do not make tensors
-            return cast("Tensor | None", ref())
         storage = storage_from_weak(ref.cdata)
         if storage is None:
             return None
+        if storage.device.type == "meta":  # a plan's
+            return planning.tensor_of(storage, place, dtype)
         empty = torch.empty(0, dtype=dtype, device=storage.device)
         return empty.set_(storage, place.offset, place.size, place.stride)
 
@@ -206,8 +206,7 @@ class Stored:
 
     def _remember(self, values: Tensor) -> Tensor:
         """As long as somebody holds them nobody else needs to make them again."""
-        fake = planning.is_fake(values)
-        ref = weakref.ref(values) if fake else StorageWeakRef(values.untyped_storage())
+        ref = StorageWeakRef(values.untyped_storage())
         self._decoded = ref, Place.of(values), values.dtype
         return values
 
