@@ -15,6 +15,7 @@ import importlib.util
 FORMS = frozenset(
     {
         "bounded",
+        "bounded_entropy",
         "cast",
         "dual",
         "entropy",

@@ -182,6 +182,17 @@ def _bounded(module: Any, device: torch.device) -> list[Tensor]:
     return found
 
 
+def _bounded_entropy(module: Any, device: torch.device) -> list[Tensor]:
+    bounds = strict_bounds((0.1,), torch.bfloat16, device)
+    layout = BoundedLayout(3000, torch.bfloat16, bounds, 1, True)
+    x = _values(3000, torch.bfloat16, device)
+    data = module.encode(x, layout, _SEED, lambda n: _bytes(n, device))
+    assert data is not None, "packing cannot be shorter here"
+    out = torch.empty_like(x)
+    module.decode(data, layout, _SEED, out)
+    return [data, out]
+
+
 def _norm(module: Any, device: torch.device) -> list[Tensor]:
     found = []
     each = _values(6, torch.float32, device) + 0.3
@@ -213,6 +224,7 @@ CASES: dict[str, Callable[[Any, torch.device], list[Tensor]]] = {
     "planes": _planes,
     "fixedpoint": _fixedpoint,
     "bounded": _bounded,
+    "bounded_entropy": _bounded_entropy,
     "norm": _norm,
     "entropy": _entropy,
 }

@@ -86,11 +86,10 @@ def gather_spans(
 
 @triton.jit
 def decode_chains(
-    data_ptr, begins_ptr, frequency_ptr, start_ptr, symbol_ptr, out_ptr, damaged_ptr, n, spans,
-    size, CHAIN: tl.constexpr,
+    data_ptr, begins_ptr, ends_ptr, frequency_ptr, start_ptr, symbol_ptr, out_ptr, damaged_ptr, n,
+    spans, size, CHAIN: tl.constexpr,
 ):  # fmt: skip
-    """begins_ptr has a place more than spans, the end; damaged_ptr becomes 1 for bytes that no
-    encoder writes."""
+    """damaged_ptr becomes 1 for bytes that no encoder writes."""
     lane = tl.arange(0, 32)
     chain = tl.program_id(0).to(tl.int64)
     at = tl.load(begins_ptr + chain * CHAIN)
@@ -99,12 +98,12 @@ def decode_chains(
         place = at + lane * 4 + k
         octet = tl.load(data_ptr + place, mask=place < size, other=0).to(tl.uint32)
         x |= octet << (8 * k)
-    at += 128
     wrong = tl.sum(((x < LOWEST) | ((x >> 31) != 0)).to(tl.int32))
     last = tl.minimum(spans - chain * CHAIN, CHAIN).to(tl.int32)
     for k in range(last):
         span = chain * CHAIN + k
         begin = span * SPAN
+        at = tl.load(begins_ptr + span) + tl.where(k == 0, 128, 0)
         rows = ((tl.minimum(n - begin, SPAN) + 31) // 32).to(tl.int32)
         for row in range(rows):
             place = begin + row * 32 + lane
@@ -123,7 +122,7 @@ def decode_chains(
             x = tl.where(there, grown, x)
             tl.store(out_ptr + place, s.to(tl.uint8), mask=there)
             at += tl.sum(one) * 2
-        wrong += (at != tl.load(begins_ptr + span + 1)).to(tl.int32)
+        wrong += (at != tl.load(ends_ptr + span)).to(tl.int32)
     wrong += tl.sum((x != LOWEST).to(tl.int32))
     if wrong > 0:
         tl.store(damaged_ptr, 1)
