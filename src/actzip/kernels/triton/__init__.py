@@ -17,6 +17,7 @@ FORMS = frozenset(
         "bounded",
         "bounded_entropy",
         "cast",
+        "dithered",
         "dual",
         "entropy",
         "fixedpoint",

@@ -14,14 +14,7 @@ import torch
 from torch import Tensor
 
 from actzip.kernels.bounded_entropy_layout import NEGATIVE, Kind, choose, head, looked_at, split
-from actzip.kernels.bounded_layout import (
-    BLOCK,
-    BLOCKS_PER_CHUNK,
-    CHUNK,
-    SCALE,
-    BoundedLayout,
-    worst_case,
-)
+from actzip.kernels.bounded_layout import CHUNK, SCALE, BoundedLayout, worst_case
 from actzip.kernels.entropy_table import SPAN, STATES
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.triton import entropy, launch
@@ -29,9 +22,9 @@ from actzip.kernels.triton.bounded import INTS, options_of, quantize_into, sizes
 from actzip.kernels.triton.device import bounded_entropy as device
 from actzip.kernels.triton.device.entropy import ROOM
 from actzip.kernels.triton.group import seed_of
+from actzip.kernels.triton.spans import BLOCKS, CHUNKS, kept_of, maps_of, raw_of, repeated, within
 
 _EXTRA_ROOM = 2 * SPAN  #: bytes of extra bits that a span may have
-_CHUNKS = SPAN // CHUNK
 
 
 def encode(
@@ -56,20 +49,20 @@ def encode(
     states = torch.empty(chains * STATES, dtype=torch.int32, device=on)
     coded = torch.empty(spans, dtype=torch.int64, device=on)
     entropy.code_into(codes, choice.table, room, states, coded)
-    extra, before = _within_spans(bits)
+    extra, before = within(bits, CHUNKS)
     extra = (extra + 7) // 8
-    kept, among = _kept(raw, layout)
+    kept, among = kept_of(raw, layout)
     sizes = 4 + coded + extra + kept
     begins = sizes.cumsum(0) - sizes
     total, widest = torch.stack([sizes.sum(), extra.max()]).tolist() if spans else (0, 0)
-    first = head(choice, levels.to(torch.uint8), _maps(raw, layout), sizes)
+    first = head(choice, levels.to(torch.uint8), maps_of(raw), sizes)
     start = first.numel()
     if widest > _EXTRA_ROOM or start + total > worst_case(layout):
         return None
     begins = begins + start
     words = torch.zeros((start + total) // 4 + 2, dtype=torch.int32, device=on)
-    places = _of_chunks((begins + 4 + coded) * 8, layout) + before
-    values = _of_blocks(begins + 4 + coded + extra, layout) + among
+    places = repeated((begins + 4 + coded) * 8, CHUNKS, layout.chunks) + before
+    values = repeated(begins + 4 + coded + extra, BLOCKS, layout.blocks) + among
     write_into(x, layout, symbols, choice.kind, codes, raw, places, values, words)
     data = allocate(start + total)
     data.copy_(words.view(torch.uint8)[: data.numel()])
@@ -109,11 +102,10 @@ def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
     parts = split(data, layout)
     body, begins, size = parts.body, parts.offsets, parts.body.numel()
     octets = torch.arange(4, device=data.device)
-    flags = (parts.raw[:, None] >> torch.arange(8, device=data.device) & 1).view(-1)
-    raw = flags[: layout.blocks].contiguous()
+    raw, beyond = raw_of(parts.raw, layout)
     held = body[(begins[:, None] + octets).clamp(max=max(0, size - 1))] if size else octets[:0]
     coded = (held.long() << 8 * octets).sum(-1) if size else begins
-    kept, among = _kept(raw, layout)
+    kept, among = kept_of(raw, layout)
     ends = torch.cat([begins[1:], begins.new_full((min(1, begins.numel()),), size)])
     extra = begins + 4 + coded
     damaged = torch.zeros(1, dtype=torch.int32, device=data.device)
@@ -121,13 +113,13 @@ def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
     entropy.decode_from(body, begins + 4, extra, parts.choice.table, codes, damaged)
     bits = torch.empty(layout.chunks, dtype=torch.int64, device=data.device)
     measure_into(codes, bits)
-    used, before = _within_spans(bits)
-    wrong = (parts.levels >= len(SCALE)).any() | (flags[layout.blocks :] != 0).any()
+    used, before = within(bits, CHUNKS)
+    wrong = (parts.levels >= len(SCALE)).any() | beyond
     wrong |= (extra + (used + 7) // 8 + kept > ends).any() | (damaged > 0).any()
     if bool(wrong):
         raise DamagedError("bounded_decode: the stored bytes are damaged")
-    places = _of_chunks(extra * 8, layout) + before
-    values = _of_blocks(ends - kept, layout) + among
+    places = repeated(extra * 8, CHUNKS, layout.chunks) + before
+    values = repeated(ends - kept, BLOCKS, layout.blocks) + among
     given = (body, codes, parts.levels.contiguous(), raw, places, values)
     read_from(*given, layout, parts.choice.kind, seed, out)
 
@@ -158,34 +150,3 @@ def _shape(layout: BoundedLayout) -> tuple[int, int, int]:
 
 def _what(layout: BoundedLayout, kind: Kind) -> dict[str, Any]:
     return {"WHAT": int(kind), "WIDTH": layout.width > 0}
-
-
-def _within_spans(each: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums over the chunks of a span, and for each chunk the sum of those before it there."""
-    rows = torch.nn.functional.pad(each, (0, -each.numel() % _CHUNKS)).view(-1, _CHUNKS)
-    return rows.sum(1), (rows.cumsum(1) - rows).view(-1)[: each.numel()]
-
-
-def _of_chunks(each: Tensor, layout: BoundedLayout) -> Tensor:
-    """What belongs to a span, for each of its chunks."""
-    return each[:, None].expand(-1, _CHUNKS).reshape(-1)[: layout.chunks]
-
-
-def _of_blocks(each: Tensor, layout: BoundedLayout) -> Tensor:
-    return each[:, None].expand(-1, SPAN // BLOCK).reshape(-1)[: layout.blocks]
-
-
-def _kept(raw: Tensor, layout: BoundedLayout) -> tuple[Tensor, Tensor]:
-    """Bytes of the raw blocks of each span, and for each block of those before it there."""
-    lengths = layout.n - BLOCK * torch.arange(layout.blocks, device=raw.device)
-    sizes = lengths.clamp(max=BLOCK) * layout.itemsize * raw
-    per_span = SPAN // BLOCK
-    rows = torch.nn.functional.pad(sizes, (0, -sizes.numel() % per_span)).view(-1, per_span)
-    return rows.sum(1), (rows.cumsum(1) - rows).view(-1)[: layout.blocks]
-
-
-def _maps(raw: Tensor, layout: BoundedLayout) -> Tensor:
-    """A bit per block, eight bytes per chunk."""
-    whole = torch.nn.functional.pad(raw, (0, -raw.numel() % BLOCKS_PER_CHUNK)).view(-1, 8)
-    weights = 1 << torch.arange(8, device=raw.device)
-    return (whole * weights).sum(1).to(torch.uint8)

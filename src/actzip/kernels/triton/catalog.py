@@ -12,6 +12,7 @@ from torch import Tensor
 
 from actzip.kernels.bounded_entropy_layout import Kind, look_every
 from actzip.kernels.bounded_layout import CHUNK, BoundedLayout, real_of
+from actzip.kernels.dithered_layout import DitheredLayout, Sides
 from actzip.kernels.dual_layout import Axis, DualLayout
 from actzip.kernels.entropy_table import SCALE, SPAN, SYMBOLS, Table
 from actzip.kernels.fixedpoint_layout import FixedPointLayout
@@ -20,6 +21,7 @@ from actzip.kernels.triton import (
     bounded,
     bounded_entropy,
     cast,
+    dithered,
     dual,
     entropy,
     fixedpoint,
@@ -194,6 +196,44 @@ def _bounded_entropy(name: str, layout: BoundedLayout, kind: Kind) -> Iterator[C
         yield Call(f"{name} {step}", call, elements, moved, item, wide=wide)
 
 
+def dithered_calls(dtype: torch.dtype) -> Iterator[Call]:
+    """Eight contexts; symbols of four bits for one element each, no extra bits counted."""
+    one = _empty(1, real_of(dtype))
+    yield from _dithered("dithered", DitheredLayout(N, dtype, one, 1))
+    yield from _dithered("dithered sides", DitheredLayout(N, dtype, one, 1, Sides(one, one, one)))
+
+
+def _dithered(name: str, layout: DitheredLayout) -> Iterator[Call]:
+    x, codes, item = _empty(N, layout.dtype), _empty(N, torch.int32), layout.itemsize
+    small, each = _empty(8 * 4096, torch.int32), _empty(layout.chunks, torch.int64)
+    tables = dithered.Tables(8, small, small, small, small, small)
+    parts = dithered.Parts.of(layout, torch.device("meta"))
+    raw, values = _empty(layout.blocks), _empty(layout.blocks, torch.int64)
+    counts, words, body = _empty(16640, torch.int64), _empty(N // 8, torch.int32), _empty(N // 2)
+    room, states = _empty(layout.spans * 49664, torch.int16), _empty(N // 2048, torch.int32)
+    coded = _empty(layout.spans, torch.int64)
+    for step, call, moved, wide in (
+        ("quantize", lambda: dithered.quantize_into(x, layout, 5, codes, raw, each, counts),
+         N * (item + 4), True),
+        ("contexts", lambda: dithered.part_into(codes, layout, 5, tables, parts), 16 * N, True),
+        ("symbols", lambda: dithered.code_into(
+            parts, tables, layout.spans, 1, room, states, coded), 8 * N + N // 2, False),
+        ("extra sizes", lambda: dithered.measure_into(codes, parts, each), 12 * N, True),
+        ("extra", lambda: dithered.write_into(x, codes, parts, raw, each, values, words),
+         12 * N, True),
+        ("gather", lambda: dithered.gather_into(room, states, coded, coded, 1, body), N, False),
+        ("contexts decode", lambda: dithered.part_into(None, layout, 5, tables, parts),
+         4 * N, False),
+        ("symbols decode", lambda: dithered.read_symbols(
+            body, coded, coded, parts, tables, layout, 1, words), 4 * N + N // 2, False),
+        ("extra decode", lambda: dithered.read_escaped(
+            body, coded, coded, parts, layout, 1, codes, words), 8 * N, False),
+        ("values decode", lambda: dithered.read_from(
+            body, codes, parts, raw, raw, values, tables, layout, 5, x), N * (item + 8), False),
+    ):  # fmt: skip
+        yield Call(f"{name} {step}", call, N, moved, item, wide=wide)
+
+
 def entropy_calls() -> Iterator[Call]:
     """Symbols of four bits."""
     codes, counts = _empty(N), _empty(256, torch.int64)
@@ -273,6 +313,7 @@ def calls(dtype: torch.dtype) -> Iterator[Call]:
     yield from fixedpoint_calls(dtype)
     yield from bounded_calls(dtype)
     yield from bounded_entropy_calls(dtype)
+    yield from dithered_calls(dtype)
     yield from exact_calls(dtype)
     yield from norm_calls(dtype)
     if dtype == torch.float32:

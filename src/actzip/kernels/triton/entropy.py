@@ -67,7 +67,7 @@ def code_into(codes: Tensor, table: Table, room: Tensor, states: Tensor, sizes: 
 def gather_into(
     room: Tensor, states: Tensor, sizes: Tensor, begins: Tensor, table: Table, data: Tensor
 ) -> None:
-    given = (room.view(torch.uint8), states, sizes, begins, data)
+    given = (room.view(torch.uint8), states, sizes, begins, data, 2 * device.ROOM.value)
     size = launch.TILE
     launch.run(device.gather_spans, sizes.numel(), *given, CHAIN=table.chain, SIZE=size)
 

@@ -64,9 +64,11 @@ def encode_chains(
 
 @triton.jit
 def gather_spans(
-    room_ptr, states_ptr, sizes_ptr, begins_ptr, data_ptr, CHAIN: tl.constexpr, SIZE: tl.constexpr
-):
-    """Bytes of a span to their place: the states of its chain if it is the first, then words."""
+    room_ptr, states_ptr, sizes_ptr, begins_ptr, data_ptr, room, CHAIN: tl.constexpr,
+    SIZE: tl.constexpr,
+):  # fmt: skip
+    """Bytes of a span, which has `room` of them, to their place: the states of its chain if it is
+    the first, then words."""
     span = tl.program_id(0).to(tl.int64)
     size = tl.load(sizes_ptr + span)
     target = data_ptr + tl.load(begins_ptr + span)
@@ -77,7 +79,7 @@ def gather_spans(
         octet = (state.to(tl.uint32, bitcast=True) >> (i % 4 * 8).to(tl.uint32)) & 255
         tl.store(target + i, octet.to(tl.uint8), mask=i < 128)
     words = size - head
-    source = room_ptr + ((span + 1) * (ROOM * 2) - words)
+    source = room_ptr + ((span + 1) * room - words)
     for at in range(0, words.to(tl.int32), SIZE):
         inside = at + i < words
         octet = tl.load(source + at + i, mask=inside)
