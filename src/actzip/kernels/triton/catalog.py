@@ -50,7 +50,9 @@ class Call:
     @property
     def loops_on_data(self) -> bool:
         """True where memory says how often a loop runs, which nobody knows before."""
-        return self.name.startswith(("group bits per sample", "entropy gather"))
+        ends = ("symbols", "gather", "symbols decode", "extra decode")
+        chains = self.name.startswith("dithered") and self.name.endswith(ends)
+        return chains or self.name.startswith(("group bits per sample", "entropy gather"))
 
     @property
     def serial(self) -> bool:
