@@ -1,4 +1,4 @@
-"""The modules check_*.py, each in a process in which Triton interprets its kernels on the CPU."""
+"""The modules check_*.py, in processes in which Triton interprets its kernels on the CPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from actzip import kernels
 from actzip.kernels import triton
 
 HERE = Path(__file__).parent
-MODULES = sorted(path.stem for path in HERE.glob("check_*.py"))
+MODULES = sorted(HERE.glob("check_*.py"))
+PROCESSES = 4  #: a process takes three seconds to begin
 
 needs_triton = pytest.mark.skipif(
     not triton.available(), reason="Triton is not installed: pip install 'actzip[triton]'"
@@ -21,10 +22,11 @@ needs_triton = pytest.mark.skipif(
 
 
 @needs_triton
-@pytest.mark.parametrize("module", MODULES)
-def test_kernels_equal_their_twins(module: str) -> None:
+@pytest.mark.parametrize("part", range(PROCESSES))
+def test_kernels_equal_their_twins(part: int) -> None:
+    modules = MODULES[part::PROCESSES]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / f"{module}.py"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *modules],
         env={**os.environ, "TRITON_INTERPRET": "1", "ACTZIP_KERNELS": "triton"},
         capture_output=True,
         text=True,

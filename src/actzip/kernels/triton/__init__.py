@@ -15,7 +15,9 @@ import importlib.util
 FORMS = frozenset(
     {
         "bounded",
+        "bounded_entropy",
         "cast",
+        "dithered",
         "dual",
         "entropy",
         "fixedpoint",

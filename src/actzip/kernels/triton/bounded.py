@@ -14,7 +14,7 @@ from actzip.kernels.triton import launch
 from actzip.kernels.triton.device import bounded as device
 from actzip.kernels.triton.group import seed_of
 
-_INTS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+INTS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def encode(
@@ -39,17 +39,20 @@ def encode(
 
 def quantize_into(
     x: Tensor, layout: BoundedLayout, seed: int | Tensor, symbols: Tensor, headers: Tensor,
-    levels: Tensor, sizes: Tensor,
+    levels: Tensor, sizes: Tensor, entropy: bool = False,
 ) -> None:  # fmt: skip
-    """Symbols (int32, whole chunks), headers, level and size of each chunk; no host's read."""
+    """Symbols (int32, whole chunks), headers, level and size of each chunk; no host's read.
+    entropy: headers say which blocks are raw, and sizes are still those of packing."""
     given = (launch.elements(x), layout.bounds, symbols, headers, levels, sizes, seed_of(seed))
     options: dict[str, Any] = {
         "ROUNDOFF": ROUNDOFF[layout.dtype],
         "CAP": CAP.get(layout.dtype, 2.0**20),
         "WIDTH": layout.width > 0,
+        "ENTROPY": entropy,
     }
-    launch.run(device.quantize_chunks, layout.chunks, *given, *_sizes(layout), max(1, layout.width),
-               layout.height, warps=16, **options, **_options(layout))  # fmt: skip
+    shape = (*sizes_of(layout), max(1, layout.width), layout.height)
+    launch.run(device.quantize_chunks, layout.chunks, *given, *shape, warps=16, **options,
+               **options_of(layout))  # fmt: skip
 
 
 def pack_into(
@@ -77,20 +80,20 @@ def decode_from(data: Tensor, layout: BoundedLayout, seed: int | Tensor, out: Te
     assert parts is not None
     table, headers, body = parts
     given = (body, table.clone().view(torch.int64), headers, layout.bounds, launch.elements(out))
-    raw = out.view(_INTS[out.element_size()])
+    raw = out.view(INTS[out.element_size()])
     room = layout.chunks * CHUNK if layout.width else 0
     symbols = torch.empty(room, dtype=torch.int32, device=out.device)
     shape = (body.numel(), max(1, layout.width), layout.height)
     launch.run(device.decode_chunks, layout.chunks, *given, raw, symbols, seed_of(seed),
-               *_sizes(layout), *shape, warps=2, WIDTH=layout.width > 0,
-               **_options(layout))  # fmt: skip
+               *sizes_of(layout), *shape, warps=2, WIDTH=layout.width > 0,
+               **options_of(layout))  # fmt: skip
 
 
-def _sizes(layout: BoundedLayout) -> tuple[int, int, int]:
+def sizes_of(layout: BoundedLayout) -> tuple[int, int, int]:
     return layout.n, layout.inner, layout.bounds.numel()
 
 
-def _options(layout: BoundedLayout) -> dict[str, Any]:
+def options_of(layout: BoundedLayout) -> dict[str, Any]:
     return {
         "DITHERED": layout.dither,
         "LARGE": layout.n >= 1 << 31,

@@ -10,14 +10,18 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from actzip.kernels.bounded_layout import BoundedLayout, real_of
+from actzip.kernels.bounded_entropy_layout import Kind, look_every
+from actzip.kernels.bounded_layout import CHUNK, BoundedLayout, real_of
+from actzip.kernels.dithered_layout import DitheredLayout, Sides
 from actzip.kernels.dual_layout import Axis, DualLayout
 from actzip.kernels.entropy_table import SCALE, SPAN, SYMBOLS, Table
 from actzip.kernels.fixedpoint_layout import FixedPointLayout
 from actzip.kernels.group_layout import ROUNDING, GroupLayout
 from actzip.kernels.triton import (
     bounded,
+    bounded_entropy,
     cast,
+    dithered,
     dual,
     entropy,
     fixedpoint,
@@ -46,7 +50,9 @@ class Call:
     @property
     def loops_on_data(self) -> bool:
         """True where memory says how often a loop runs, which nobody knows before."""
-        return self.name.startswith(("group bits per sample", "entropy gather"))
+        ends = ("symbols", "gather", "symbols decode", "extra decode")
+        chains = self.name.startswith("dithered") and self.name.endswith(ends)
+        return chains or self.name.startswith(("group bits per sample", "entropy gather"))
 
     @property
     def serial(self) -> bool:
@@ -159,20 +165,91 @@ def _bounded(name: str, layout: BoundedLayout) -> Iterator[Call]:
     yield Call(*unpack, N, moved, item, wide=False)
 
 
+def bounded_entropy_calls(dtype: torch.dtype) -> Iterator[Call]:
+    """What comes beside the entropy stage: symbols of four bits, no extra bits counted."""
+    for width, kind in ((0, Kind.SIGNED), (64, Kind.DIFFERENCES)):
+        layout = BoundedLayout(N, dtype, _empty(1, real_of(dtype)), 1, True, width, 64)
+        yield from _bounded_entropy(f"bounded entropy{' lorenzo' if width else ''}", layout, kind)
+
+
+def _bounded_entropy(name: str, layout: BoundedLayout, kind: Kind) -> Iterator[Call]:
+    x, symbols, codes = _empty(N, layout.dtype), _empty(N, torch.int32), _empty(N)
+    each, item = _empty(layout.chunks, torch.int64), x.element_size()
+    raw, values = _empty(layout.blocks), _empty(layout.blocks, torch.int64)
+    counts, frequency = _empty(770, torch.int64), _empty(SYMBOLS, torch.int32)
+    words, body, levels = _empty(N // 8, torch.int32), _empty(N // 2), _empty(layout.chunks)
+    found = (symbols, raw, each, each)
+    looked = -(-layout.chunks // look_every(layout)) * CHUNK
+    in_maps = 8 * N if layout.width else 0  # symbols there and back
+    coded = (layout, symbols, kind, frequency, codes, each)
+    for step, call, elements, moved, wide in (
+        ("quantize", lambda: bounded.quantize_into(x, layout, 5, *found, entropy=True),
+         N, N * (item + 4), True),
+        ("count", lambda: bounded_entropy.count_into(layout, symbols, each, counts),
+         looked, 4 * looked, True),
+        ("symbols", lambda: bounded_entropy.code_into(*coded), N, 5 * N, True),
+        ("extra", lambda: bounded_entropy.write_into(
+            x, layout, symbols, kind, codes, raw, each, values, words), N, 5 * N, True),
+        ("extra sizes", lambda: bounded_entropy.measure_into(codes, each), N, N, True),
+        ("values decode", lambda: bounded_entropy.read_from(
+            body, codes, levels, raw, each, values, layout, kind, 5, x),
+         N, N * (item + 1) + in_maps, False),
+    ):  # fmt: skip
+        yield Call(f"{name} {step}", call, elements, moved, item, wide=wide)
+
+
+def dithered_calls(dtype: torch.dtype) -> Iterator[Call]:
+    """Eight contexts; symbols of four bits for one element each, no extra bits counted."""
+    one = _empty(1, real_of(dtype))
+    yield from _dithered("dithered", DitheredLayout(N, dtype, one, 1))
+    yield from _dithered("dithered sides", DitheredLayout(N, dtype, one, 1, Sides(one, one, one)))
+
+
+def _dithered(name: str, layout: DitheredLayout) -> Iterator[Call]:
+    x, codes, item = _empty(N, layout.dtype), _empty(N, torch.int32), layout.itemsize
+    small, each = _empty(8 * 4096, torch.int32), _empty(layout.chunks, torch.int64)
+    tables = dithered.Tables(8, small, small, small, small, small)
+    parts = dithered.Parts.of(layout, torch.device("meta"))
+    raw, values = _empty(layout.blocks), _empty(layout.blocks, torch.int64)
+    counts, words, body = _empty(16640, torch.int64), _empty(N // 8, torch.int32), _empty(N // 2)
+    room, states = _empty(layout.spans * 49664, torch.int16), _empty(N // 2048, torch.int32)
+    coded = _empty(layout.spans, torch.int64)
+    for step, call, moved, wide in (
+        ("quantize", lambda: dithered.quantize_into(x, layout, 5, codes, raw, each, counts),
+         N * (item + 4), True),
+        ("contexts", lambda: dithered.part_into(codes, layout, 5, tables, parts), 16 * N, True),
+        ("symbols", lambda: dithered.code_into(
+            parts, tables, layout.spans, 1, room, states, coded), 8 * N + N // 2, False),
+        ("extra sizes", lambda: dithered.measure_into(codes, parts, each), 12 * N, True),
+        ("extra", lambda: dithered.write_into(x, codes, parts, raw, each, values, words),
+         12 * N, True),
+        ("gather", lambda: dithered.gather_into(room, states, coded, coded, 1, body), N, False),
+        ("contexts decode", lambda: dithered.part_into(None, layout, 5, tables, parts),
+         4 * N, False),
+        ("symbols decode", lambda: dithered.read_symbols(
+            body, coded, coded, parts, tables, layout, 1, words), 4 * N + N // 2, False),
+        ("extra decode", lambda: dithered.read_escaped(
+            body, coded, coded, parts, layout, 1, codes, words), 8 * N, False),
+        ("values decode", lambda: dithered.read_from(
+            body, codes, parts, raw, raw, values, tables, layout, 5, x), N * (item + 8), False),
+    ):  # fmt: skip
+        yield Call(f"{name} {step}", call, N, moved, item, wide=wide)
+
+
 def entropy_calls() -> Iterator[Call]:
     """Symbols of four bits."""
     codes, counts = _empty(N), _empty(256, torch.int64)
     table = Table([SCALE // 16] * 16 + [0] * (SYMBOLS - 16), 1)
     spans, data = N // SPAN, _empty(N // 2)
     room, states = _empty(spans * 50176, torch.int16), _empty(spans * 32, torch.int32)
-    sizes, begins = _empty(spans, torch.int64), _empty(spans + 1, torch.int64)
+    sizes, begins = _empty(spans, torch.int64), _empty(spans, torch.int64)
     flag, both = _empty(1, torch.int32), N + N // 2
     found = (room, states, sizes)
     for name, call, moved in (
         ("count", lambda: entropy.count_into(codes, counts), N),
         ("encode", lambda: entropy.code_into(codes, table, *found), both),
         ("gather", lambda: entropy.gather_into(*found, begins, table, data), N),
-        ("decode", lambda: entropy.decode_from(data, begins, table, codes, flag), both),
+        ("decode", lambda: entropy.decode_from(data, begins, begins, table, codes, flag), both),
     ):
         yield Call(f"entropy {name}", call, N, moved, 1, wide=False)
 
@@ -237,6 +314,8 @@ def calls(dtype: torch.dtype) -> Iterator[Call]:
     yield from dual_calls(dtype)
     yield from fixedpoint_calls(dtype)
     yield from bounded_calls(dtype)
+    yield from bounded_entropy_calls(dtype)
+    yield from dithered_calls(dtype)
     yield from exact_calls(dtype)
     yield from norm_calls(dtype)
     if dtype == torch.float32:

@@ -58,7 +58,7 @@ def encode(codes: Tensor, table: Table, allocate: Callable[[int], Tensor]) -> Te
 
 def code_into(codes: Tensor, table: Table, room: Tensor, states: Tensor, sizes: Tensor) -> None:
     """The words of each span at the end of its room, and how many bytes it takes."""
-    frequency, start, _ = _tables(table, codes.device)
+    frequency, start, _ = tables_of(table, codes.device)
     given = (codes, frequency, start, room, states, sizes, codes.numel(), sizes.numel())
     chains = -(-sizes.numel() // table.chain)
     launch.run(device.encode_chains, chains, *given, CHAIN=table.chain, warps=1)
@@ -67,7 +67,7 @@ def code_into(codes: Tensor, table: Table, room: Tensor, states: Tensor, sizes: 
 def gather_into(
     room: Tensor, states: Tensor, sizes: Tensor, begins: Tensor, table: Table, data: Tensor
 ) -> None:
-    given = (room.view(torch.uint8), states, sizes, begins, data)
+    given = (room.view(torch.uint8), states, sizes, begins, data, 2 * device.ROOM.value)
     size = launch.TILE
     launch.run(device.gather_spans, sizes.numel(), *given, CHAIN=table.chain, SIZE=size)
 
@@ -79,23 +79,24 @@ def decode(data: Tensor, out: Tensor) -> None:
         raise DamagedError(f"entropy_decode: {data.numel()} bytes are too few")
     body = data[start:]
     begins = load_offsets(data[size:start], body.numel())
-    ends = torch.cat([begins, begins.new_full((1,), body.numel())])
+    ends = torch.cat([begins[1:], begins.new_full((1,), body.numel())])
     damaged = torch.zeros(1, dtype=torch.int32, device=data.device)
-    decode_from(body, ends, table, out, damaged)
+    decode_from(body, begins, ends, table, out, damaged)
     if int(damaged):
         raise DamagedError("entropy_decode: the stored bytes are damaged")
 
 
-def decode_from(body: Tensor, begins: Tensor, table: Table, out: Tensor, damaged: Tensor) -> None:
-    """Spans that begin, and the last ends, where `begins` says; `damaged` (int32) becomes 1 for
-    bytes that no encoder writes. No host's read."""
-    spans = begins.numel() - 1
-    tables = _tables(table, body.device)
-    given = (body, begins, *tables, out, damaged, out.numel(), spans, body.numel())
+def decode_from(
+    body: Tensor, begins: Tensor, ends: Tensor, table: Table, out: Tensor, damaged: Tensor
+) -> None:
+    """Spans that begin and end where it is said; `damaged` (int32) becomes 1 for bytes that no
+    encoder writes. No host's read."""
+    spans, tables = begins.numel(), tables_of(table, body.device)
+    given = (body, begins, ends, *tables, out, damaged, out.numel(), spans, body.numel())
     launch.run(device.decode_chains, -(-spans // table.chain), *given, CHAIN=table.chain, warps=1)
 
 
-def _tables(table: Table, on: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+def tables_of(table: Table, on: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Frequencies, where each symbol's slots start, and the symbol of each slot."""
     frequency = torch.tensor(table.frequencies, dtype=torch.int32)
     start = frequency.cumsum(0, dtype=torch.int32) - frequency

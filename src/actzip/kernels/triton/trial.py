@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from actzip.kernels.bounded_layout import BoundedLayout, strict_bounds
+from actzip.kernels.dithered_layout import DitheredLayout, sides
 from actzip.kernels.dual_layout import DualLayout
 from actzip.kernels.entropy_table import Table
 from actzip.kernels.fixedpoint_layout import FixedPointLayout
@@ -182,6 +183,31 @@ def _bounded(module: Any, device: torch.device) -> list[Tensor]:
     return found
 
 
+def _bounded_entropy(module: Any, device: torch.device) -> list[Tensor]:
+    bounds = strict_bounds((0.1,), torch.bfloat16, device)
+    layout = BoundedLayout(3000, torch.bfloat16, bounds, 1, True)
+    x = _values(3000, torch.bfloat16, device)
+    data = module.encode(x, layout, _SEED, lambda n: _bytes(n, device))
+    assert data is not None, "packing cannot be shorter here"
+    out = torch.empty_like(x)
+    module.decode(data, layout, _SEED, out)
+    return [data, out]
+
+
+def _dithered(module: Any, device: torch.device) -> list[Tensor]:
+    bounds = strict_bounds((0.3,), torch.float32, device)
+    found = []
+    for both in (None, sides((0.1,), bounds, torch.float32)):
+        layout = DitheredLayout(3000, torch.float32, bounds, 1, both)
+        x = _values(3000, torch.float32, device)
+        data = module.encode(x, layout, _SEED, lambda n: _bytes(n, device))
+        assert data is not None, "steps are not too fine here"
+        out = torch.empty_like(x)
+        module.decode(data, layout, _SEED, out)
+        found += [data, out]
+    return found
+
+
 def _norm(module: Any, device: torch.device) -> list[Tensor]:
     found = []
     each = _values(6, torch.float32, device) + 0.3
@@ -213,6 +239,8 @@ CASES: dict[str, Callable[[Any, torch.device], list[Tensor]]] = {
     "planes": _planes,
     "fixedpoint": _fixedpoint,
     "bounded": _bounded,
+    "bounded_entropy": _bounded_entropy,
+    "dithered": _dithered,
     "norm": _norm,
     "entropy": _entropy,
 }

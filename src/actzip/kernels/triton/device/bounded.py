@@ -77,9 +77,10 @@ def quantize_chunks(
     x_ptr, bounds_ptr, symbols_ptr, headers_ptr, levels_ptr, sizes_ptr, seed, n, inner, channels,
     width, height,
     ROUNDOFF: tl.constexpr, CAP: tl.constexpr, DITHERED: tl.constexpr, WIDTH: tl.constexpr,
-    LARGE: tl.constexpr, LONG: tl.constexpr,
+    LARGE: tl.constexpr, LONG: tl.constexpr, ENTROPY: tl.constexpr,
 ):  # fmt: skip
-    """symbols_ptr: room for whole chunks (int32); zeros in raw blocks."""
+    """symbols_ptr: room for whole chunks (int32); zeros in raw blocks. ENTROPY: headers are 1 for
+    raw blocks, else 0, and a block that is raw because packing gains nothing is none."""
     KIND: tl.constexpr = x_ptr.dtype.element_ty
     ITEM: tl.constexpr = KIND.primitive_bitwidth // 8
     chunk, base, b, local, limit, inside = chunk_blocks(n)
@@ -104,6 +105,7 @@ def quantize_chunks(
     s = tl.where(x == 0, 0, s)
     raw = tl.max((~good).to(tl.int32), axis=1) > 0
     s = tl.where(raw[:, None], 0, s)
+    kept, lost = s, raw
     length = tl.minimum(tl.maximum(limit - b * 64, 0), 64)
     negative = tl.max((s < 0).to(tl.int32), axis=1)
     largest = tl.max(tl.where(negative[:, None] > 0, zigzag(s), s), axis=1)
@@ -126,6 +128,10 @@ def quantize_chunks(
     size = tl.where(use_delta, delta, tl.where(use_map, bitmap, plain))
     header = tl.where(raw, 255, header)
     size = tl.where(raw, length * ITEM, size)
+    if ENTROPY:
+        header = lost.to(tl.int32)
+        tl.debug_barrier()  # all neighbours have been read
+        tl.store(symbols_ptr + base + local, kept)
     tl.store(headers_ptr + chunk.to(tl.int64) * 64 + b, header.to(tl.uint8), mask=length > 0)
     tl.store(levels_ptr + chunk, level.to(tl.int64))
     tl.store(sizes_ptr + chunk, tl.sum(size).to(tl.int64))

@@ -64,9 +64,11 @@ def encode_chains(
 
 @triton.jit
 def gather_spans(
-    room_ptr, states_ptr, sizes_ptr, begins_ptr, data_ptr, CHAIN: tl.constexpr, SIZE: tl.constexpr
-):
-    """Bytes of a span to their place: the states of its chain if it is the first, then words."""
+    room_ptr, states_ptr, sizes_ptr, begins_ptr, data_ptr, room, CHAIN: tl.constexpr,
+    SIZE: tl.constexpr,
+):  # fmt: skip
+    """Bytes of a span, which has `room` of them, to their place: the states of its chain if it is
+    the first, then words."""
     span = tl.program_id(0).to(tl.int64)
     size = tl.load(sizes_ptr + span)
     target = data_ptr + tl.load(begins_ptr + span)
@@ -77,7 +79,7 @@ def gather_spans(
         octet = (state.to(tl.uint32, bitcast=True) >> (i % 4 * 8).to(tl.uint32)) & 255
         tl.store(target + i, octet.to(tl.uint8), mask=i < 128)
     words = size - head
-    source = room_ptr + ((span + 1) * (ROOM * 2) - words)
+    source = room_ptr + ((span + 1) * room - words)
     for at in range(0, words.to(tl.int32), SIZE):
         inside = at + i < words
         octet = tl.load(source + at + i, mask=inside)
@@ -86,11 +88,10 @@ def gather_spans(
 
 @triton.jit
 def decode_chains(
-    data_ptr, begins_ptr, frequency_ptr, start_ptr, symbol_ptr, out_ptr, damaged_ptr, n, spans,
-    size, CHAIN: tl.constexpr,
+    data_ptr, begins_ptr, ends_ptr, frequency_ptr, start_ptr, symbol_ptr, out_ptr, damaged_ptr, n,
+    spans, size, CHAIN: tl.constexpr,
 ):  # fmt: skip
-    """begins_ptr has a place more than spans, the end; damaged_ptr becomes 1 for bytes that no
-    encoder writes."""
+    """damaged_ptr becomes 1 for bytes that no encoder writes."""
     lane = tl.arange(0, 32)
     chain = tl.program_id(0).to(tl.int64)
     at = tl.load(begins_ptr + chain * CHAIN)
@@ -99,12 +100,12 @@ def decode_chains(
         place = at + lane * 4 + k
         octet = tl.load(data_ptr + place, mask=place < size, other=0).to(tl.uint32)
         x |= octet << (8 * k)
-    at += 128
     wrong = tl.sum(((x < LOWEST) | ((x >> 31) != 0)).to(tl.int32))
     last = tl.minimum(spans - chain * CHAIN, CHAIN).to(tl.int32)
     for k in range(last):
         span = chain * CHAIN + k
         begin = span * SPAN
+        at = tl.load(begins_ptr + span) + tl.where(k == 0, 128, 0)
         rows = ((tl.minimum(n - begin, SPAN) + 31) // 32).to(tl.int32)
         for row in range(rows):
             place = begin + row * 32 + lane
@@ -123,7 +124,7 @@ def decode_chains(
             x = tl.where(there, grown, x)
             tl.store(out_ptr + place, s.to(tl.uint8), mask=there)
             at += tl.sum(one) * 2
-        wrong += (at != tl.load(begins_ptr + span + 1)).to(tl.int32)
+        wrong += (at != tl.load(ends_ptr + span)).to(tl.int32)
     wrong += tl.sum((x != LOWEST).to(tl.int32))
     if wrong > 0:
         tl.store(damaged_ptr, 1)
