@@ -85,6 +85,8 @@ def judge(program: Program, lossy: tuple[str, ...] = ()) -> list[Failure]:
         same = run(program, around=snapshots)
         if plain.raised or same.raised or _differing(plain, same):
             return []
+    if _reads_undrawn(program):
+        return []
     for name, method in EXACT.items():
         found += _exact(program, plain, name, method)
     for name in lossy:
@@ -150,6 +152,12 @@ def _is_hooked_early(program: Program) -> bool:
     return any("rrelu" in line.text for line in program.lines)
 
 
+def _reads_undrawn(program: Program) -> bool:
+    """The program's own hooks copy RReLU's noise before it is drawn: plain reads memory that
+    nobody has written."""
+    return any("rrelu" in line.text and "_hooks(" in line.text for line in program.lines)
+
+
 def _compare(name: str, plain: Outcome, ours: Outcome, noisy: list[Outcome]) -> list[Failure]:
     """Every gradient's error beside that of plain runs with noise on what they saved."""
     for key, value in plain.values.items():
@@ -187,7 +195,9 @@ def _common(program: Program, plain: Outcome, name: str, ours: Outcome) -> list[
             return [Failure(name, f"raises {said}", b.trace)]
     if a is not None and b is None and not a.inplace:
         return [Failure(name, f"does not raise {a.kind}", a.trace)]
-    if (a is None) == (b is None) and not torch.equal(plain.rng, ours.rng):
+    # where ours refuses an edit in a later step than plain, it drew more
+    same_end = (None if a is None else a.at) == (None if b is None else b.at)
+    if same_end and not torch.equal(plain.rng, ours.rng):
         return [Failure(name, "random state differs", "")]
     # torch itself keeps the last graph that raised, and those whose hooks keep their own result
     hooked = any("autograd.graph" in line.text for line in program.lines)

@@ -177,6 +177,20 @@ def test_what_a_module_keeps_of_a_gradient_is_no_value_of_forward() -> None:
     assert not _is_forward(Program((norm, *lines)), "m1.running_mean")
 
 
+def test_random_state_is_compared_where_both_end_at_one_line() -> None:
+    """Ours may refuse an edit in a later step than plain, and has drawn more by then."""
+    assert judge(generate(95000105), ("acgc",)) == []
+
+
+def test_noise_that_a_hook_copies_before_it_is_drawn_is_not_compared() -> None:
+    hooks = "torch.autograd.graph.saved_tensors_hooks(lambda t: t * 1, lambda t: t)"
+    program = _program(
+        f"with {hooks}:\n    v1 = F.rrelu(x1, 0.1, 0.4, training=True) * x1",
+        tail="g0 = torch.autograd.grad(total(v1), x1)",
+    )
+    assert judge(program) == []
+
+
 def test_what_plain_pytorch_holds_for_ever_is_no_failure() -> None:
     cycle = _program("v1 = x1[..., torch.tensor([0, 0])]", "v1.addcmul_(v1, v1)", tail="pass")
     assert run(cycle, Lossless()).held > 0
