@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from actzip.tasks import max_batch_search
 from actzip.tasks.config import make
 from actzip.tasks.max_batch_search import Largest, StepError, Try, attempt, floor, search
+from actzip.tasks.ranks import Ranks
 
 
 @given(st.integers(0, 5000), st.integers(1, 6000), st.integers(1, 4096))
@@ -54,6 +58,22 @@ def test_two_processes_hold_more_than_one_and_fail_together() -> None:
     assert one is not None
     assert found.resident_peak > one  # gradients are copied into what is exchanged
     assert attempt(config, 20 << 20, world=2) == Try(8, False, why="above the limit")
+
+
+def _one_ends(config: object, limit: int, ranks: Ranks, store: str) -> tuple[int, float]:
+    if ranks.rank == 1:
+        os._exit(max_batch_search.OVER)
+    while True:  # as one that reads half a record of the store again and again
+        pass
+
+
+def test_a_process_that_does_not_notice_that_another_has_ended_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(max_batch_search, "steps", _one_ends)
+    monkeypatch.setattr(max_batch_search, "_NOTICE", timedelta(seconds=0.5))
+    found = attempt(make(batch=8, method="plain"), 4 << 30, world=2)
+    assert (found.fits, found.why) == (False, "above the limit")
 
 
 @pytest.mark.parametrize(

@@ -6,21 +6,26 @@ import contextlib
 import importlib
 import multiprocessing
 import pickle
+import threading
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
+
+_GLANCE = 0.1  #: seconds between two looks at whether a child is to end
 
 
 def call_fresh(
     function: str | Callable[..., Any],
     *args: Any,
     listen: Callable[[Any], None] | None = None,
+    until: threading.Event | None = None,
 ) -> Any:
     """Call ``function(*args)`` in a new Python process and return what it returns.
 
     With `listen`, the function also gets a keyword ``notify``: what the child gives to
-    ``notify`` arrives at `listen` while the child still runs.
+    ``notify`` arrives at `listen` while the child still runs. When `until` is set the child is
+    ended, whatever it is doing.
     """
     name = getattr(function, "__qualname__", repr(function))
     try:
@@ -36,15 +41,17 @@ def call_fresh(
     child.start()
     theirs.close()
     try:
-        while (message := ours.recv())[0] == "event":
+        while (message := _heard(ours, until))[0] == "event":
             if listen is not None:
                 listen(message[1])
     except EOFError:
         message = ("error", "it ended before it could answer (out of memory?)")
     finally:
         ours.close()
-        child.join(timeout=5)
+        child.join(timeout=0 if until is not None and until.is_set() else 5)
         child.terminate()  # only matters when an exception here left the child working
+        child.join(timeout=5)
+        child.kill()  # one that does not listen
         child.join()
     if message[0] == "interrupted":
         raise KeyboardInterrupt
@@ -52,6 +59,14 @@ def call_fresh(
         code = child.exitcode
         raise RuntimeError(f"{name} failed in its fresh process, exit code {code}: {message[1]}")
     return message[1]
+
+
+def _heard(connection: Connection, until: threading.Event | None) -> Any:
+    """The next message; EOFError when the child has ended, or is to end."""
+    while until is not None and not connection.poll(_GLANCE):
+        if until.is_set():
+            raise EOFError
+    return connection.recv()
 
 
 def _serve(

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -37,6 +37,7 @@ _MEMORY = re.compile(
     re.IGNORECASE,
 )
 _MEETING = timedelta(minutes=5)  #: the longest that a process waits for another
+_NOTICE = timedelta(seconds=30)  #: for a process to notice that another one has ended
 _GLANCE = 0.005  #: seconds between two looks at the resident memory
 
 
@@ -135,26 +136,33 @@ def attempt(config: Config, limit: int, world: int = 1) -> Try:
 
 
 def _together(config: Config, limit: int, world: int) -> tuple[int, float]:
-    """The largest peak and time of processes in a group; the error of the first without memory."""
-    failed: list[RuntimeError] = []
-    found: list[tuple[int, float]] = []
+    """The largest peak and time of processes in a group; the error of the first without memory.
+
+    When one ends, those that wait for it and do not notice are ended: a process that was ended
+    in the middle of a write to the store left another one reading it for ever.
+    """
+    ended = threading.Event()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(world) as pool:
         store = str(Path(folder, "store"))
         running = [
-            pool.submit(call_fresh, steps, config, limit, Ranks(rank, world), store)
+            pool.submit(call_fresh, steps, config, limit, Ranks(rank, world), store, until=ended)
             for rank in range(world)
         ]
-        for each in running:
-            try:
-                found.append(each.result())
-            except RuntimeError as error:
-                failed.append(error)
-    for each_error in failed:  # when one ends, the others fail too: they wait for it
+        over, waiting = wait(running, return_when=FIRST_EXCEPTION)
+        if waiting:
+            wait(waiting, timeout=_NOTICE.total_seconds())
+            ended.set()
+    order = [*over, *waiting]  # the error that was first is the cause of the others
+    failed = [error for each in order if (error := each.exception()) is not None]
+    for each_error in failed:
+        if not isinstance(each_error, RuntimeError):
+            raise each_error
         with contextlib.suppress(StepError):
             _why(str(each_error))
             raise each_error
     if failed:
         raise failed[0]
+    found = [each.result() for each in running]
     return max(peak for peak, _ in found), max(seconds for _, seconds in found)
 
 
