@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 NATIVE := $(wildcard src/actzip/kernels/csrc/*/*)
 
-.PHONY: setup train test coverage lint bench fuzz clean
+.PHONY: setup train test coverage lint docs bench fuzz clean
 
 setup: $(STAMP)
 
@@ -31,6 +31,10 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The documentation as a site, in site/; warnings are errors.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: setup
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done

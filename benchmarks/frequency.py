@@ -10,7 +10,7 @@ between each part and the exact gradient, and the relative error when only that 
 beside them both parts in DIVISION's code, averages in bfloat16 and 2 bits for the rest.
 
 A second table has the error and the bits of codes for those inputs that a ReLU made. Prints the
-tables and writes results/frequency.json and results/frequency.png (of the default data only).
+tables and writes results/frequency.json and docs/pictures/frequency.png (of the default data only).
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ matplotlib.use("agg")
 from matplotlib import pyplot as plt
 
 RESULTS = Path(__file__).parent / "results"
+PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "frequency.png"
 DATA = "cifar10"
 BLOCK = 8
 BATCH = 64
@@ -253,8 +254,8 @@ def main(data: str = DATA, steps: int = 600, seed: int = 0) -> None:
     }
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "frequency.json").write_text(json.dumps(facts, indent=1) + "\n")
-    draw(rows, RESULTS / "frequency.png")
-    console.print(f"written to {RESULTS.name}/frequency.json and frequency.png")
+    draw(rows, PICTURE)
+    console.print(f"written to {RESULTS.name}/frequency.json and {PICTURE.name}")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,23 @@ def test_the_package_runs_as_a_module(
     assert capsys.readouterr().out == f"actzip {actzip.__version__}\n"
 
 
+def test_without_its_packages_the_command_says_what_to_install() -> None:
+    code = """
+import builtins, sys
+real = builtins.__import__
+def without_typer(name, *more, **options):
+    if name.partition(".")[0] == "typer":
+        raise ModuleNotFoundError("No module named 'typer'", name="typer")
+    return real(name, *more, **options)
+builtins.__import__ = without_typer
+from actzip.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "The command line needs more packages: pip install 'actzip[bench]'\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
 from typer.testing import CliRunner
 
 import actzip
@@ -36,6 +40,60 @@ def test_the_tutorials_code_runs_from_top_to_bottom(capsys: pytest.CaptureFixtur
     assert "ConvolutionBackward0" in said
     assert "sgd" in said
     names["session"].remove()  # type: ignore[attr-defined]
+
+
+HOWTO = sorted((ROOT / "docs" / "howto").glob("*.md"))
+
+
+@pytest.mark.filterwarnings("ignore::actzip.ActzipWarning")
+@pytest.mark.parametrize("page", [ROOT / "docs" / "index.md", *HOWTO], ids=lambda p: p.stem)
+def test_the_code_of_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = page.read_text()
+    blocks = [
+        textwrap.dedent(block)
+        for block in re.findall(r"^ *```python\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
+    ]
+    assert blocks
+    if page.stem == "lora":
+        pytest.importorskip("peft")
+    monkeypatch.chdir(tmp_path)
+    names = given(page.stem)
+    exec(compile("\n".join(blocks), page.name, "exec"), names)
+    session = names["session"]
+    assert isinstance(session, actzip.Session)
+    if page.stem != "several-processes":  # which needs a second process to run
+        assert session.stats().ratio > 1.2
+    session.remove()
+
+
+def given(page: str) -> dict[str, object]:
+    """What the reader of a page has already."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU())
+    model.append(nn.Linear(256, 8))
+    x, y = torch.randn(256, 64), torch.randint(0, 8, (256,))
+    names: dict[str, object] = {
+        "actzip": actzip,
+        "torch": torch,
+        "F": F,
+        "cross_entropy": F.cross_entropy,
+        "model": model,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+        "x": x,
+        "y": y,
+        "loader": [(x, y)] * 4,
+        "batches_of": lambda size: [(x[:size], y[:size])] * 2,
+        "DistributedDataParallel": lambda model: model,
+    }
+    if page == "lora":
+        from transformers import BertConfig, BertModel
+
+        sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+        names["encoder"] = BertModel(BertConfig(**sizes, intermediate_size=128, vocab_size=64))
+        names["inputs"] = {"input_ids": torch.randint(0, 64, (8, 32))}
+    return names
 
 
 def test_the_architecture_page_names_files_that_are_there() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from html import escape
 
 import torch
 
@@ -64,11 +65,22 @@ class Numbers:
         said = report.table(
             self.totals(), repr(self.method), peak=self._totals.step_peak, depth=depth, top=top
         )
+        return said + "".join(f"{line}\n" for line in self._closing())
+
+    def _closing(self) -> list[str]:
+        """What the method says at the end of a report."""
         lines = self._policy.summary()
         if lines and self._noise is not None:
             share = self._noise.total.share
             lines.append(f"measured by gradient_noise: {share:.2%} of SGD's variance")
-        return said + "".join(f"{line}\n" for line in lines)
+        return lines
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the report, where each module opens to what it keeps."""
+        if self._totals.last is None:
+            return f"<pre>{escape(repr(self))}</pre>"
+        peak, closing = self._totals.step_peak, self._closing()
+        return report.as_html(self.totals(), repr(self.method), peak=peak, below=closing)
 
     def explain(self, name: str = "") -> str:
         """Why the saved tensors of a module or site were or were not compressed, and what to do."""

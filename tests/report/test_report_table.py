@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -136,3 +137,19 @@ def test_codes_of_one_kind_are_put_together() -> None:
     assert codes.together(["Group(bits=2)", "Group(bits=(2, 3))"]) == "Group(bits=2-2.5)"
     assert codes.kind("Group(bits=2)") == codes.kind("Group(bits=(2, 3))") != codes.kind("Dual()")
     assert codes.together(["BitMask()", "BitMask()"]) == "BitMask()"
+
+
+def test_a_notebook_shows_the_report_as_html() -> None:
+    model = Wrapped(layers=2)
+    session = actzip.compress(model, "fixed")
+    assert "<table" not in session._repr_html_()  # nothing to show yet, and no error
+    model(torch.randn(64, 32)).sum().backward()
+    page = ElementTree.fromstring(f"<body>{session._repr_html_()}</body>")
+    rows = [list(row) for row in page.iter("tr")][1:]
+    text = session.report()
+    assert len(rows) == len(re.findall(r"^\S.* +[\d.]+ \w+ +[\d.]+ \w+ +\S+$", text, re.MULTILINE))
+    names = [row[0].findtext("details/summary") for row in rows]
+    assert "layers.{0-1}.up_projection_with_a_long_name" in names
+    kept = "".join(page.find(".//details").itertext())  # type: ignore[union-attr]
+    assert "Group(bits=" in kept
+    assert text.split("\n\n")[0].replace("\n", " ") == page.findtext(".//p")

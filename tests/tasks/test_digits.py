@@ -43,5 +43,5 @@ def test_images_are_enlarged_to_the_side() -> None:
 
 def test_without_scikit_learn_the_error_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install 'actzip\[tasks\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'actzip\[bench\]'"):
         digits.load(8)

@@ -1,6 +1,6 @@
 """What a person reads: tables and explanations."""
 
 from actzip.report.explain import explain, nothing
-from actzip.report.table import table
+from actzip.report.table import as_html, table
 
-__all__ = ["explain", "nothing", "table"]
+__all__ = ["as_html", "explain", "nothing", "table"]

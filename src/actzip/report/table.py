@@ -1,149 +1,75 @@
-"""The saved tensors as a table of 80 columns: modules, the largest first, and what each keeps."""
+"""The saved tensors as a table of 80 columns for a terminal, and as HTML for a notebook."""
 
 from __future__ import annotations
 
 import textwrap
-from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Sequence
+from html import escape
 
-from actzip.autograd.ledger import Row, Stats
-from actzip.autograd.on_ctx import ON_CTX
+from actzip.autograd.ledger import Stats
 from actzip.memory.measure import size
-from actzip.report import codes
-from actzip.report.folding import fold, prefix, unnumbered
+from actzip.report.contents import Entry, contents, ratio, title
 
 _WIDTH = 80
 _NAME = 46  #: columns for a module's name; the rest are numbers
+
+#: Colours are left to the notebook, light or dark.
+_STYLE = (
+    "<style>.actzip{font-size:13px}.actzip td,.actzip th{padding:2px 12px;text-align:right;"
+    "vertical-align:top}.actzip td:first-child,.actzip th:first-child{text-align:left}"
+    ".actzip summary{cursor:pointer}.actzip div{opacity:.7;padding-left:1.2em}</style>"
+)
 
 
 def table(
     stats: Stats, method: str, *, peak: int, depth: int | None = None, top: int | None = None
 ) -> str:
-    """Where the bytes went.
-
-    peak   payload bytes held at once, the most
-    depth  put modules together whose paths begin with the same so many names
-    top    only so many lines, and one for the rest
-    """
-    for name, value in (("depth", depth), ("top", top)):
-        if value is not None and (isinstance(value, bool) or value < 1):
-            raise ValueError(f"report({name}=…) is a whole number from 1 on, got {value!r}")
-    common = prefix({row.module for row in stats.sites})
-    groups = sorted(_groups(stats.sites, common, depth).items(), key=lambda item: -_raw(item[1]))
-    lines = [*_title(stats, method, peak), ""]
-    if common:
-        lines += [*textwrap.wrap(f"paths are below {common}", _WIDTH), ""]
+    """Where the bytes went; `depth` and `top` as in `contents`, `peak` as in `title`."""
+    found = contents(stats, depth, top)
+    lines = [*textwrap.wrap(title(stats, method, peak), _WIDTH), ""]
+    if found.common:
+        lines += [*textwrap.wrap(f"paths are below {found.common}", _WIDTH), ""]
     lines.append(_line("module", "plain", "stored", "ratio"))
     lines.append("─" * _WIDTH)
-    for module, rows in groups[:top]:
-        lines += _module(module, rows, common)
-    rest = [row for _, rows in groups[top:] for row in rows] if top is not None else []
-    if rest:
-        lines.append(_sized(f"({len(groups[top:])} more)", _raw(rest), _stored(rest)))
-    if stats.small_bytes:
-        lines.append(_sized("(small tensors)", stats.small_bytes, stats.small_bytes))
-    for what, counts in (("no rule for", stats.unknown), ("not seen", stats.unseen)):
-        for name, count in counts.most_common():
-            lines += _indented(f"{what}: {name} ({count} times)")
-    for name, nbytes in stats.weights_on_ctx.most_common():
-        lines += _indented(f"weights on ctx, which are no activations: {name}, {size(nbytes)}")
+    for entry in found.entries:
+        lines.append(_line(entry.name, *_numbers(entry)))
+        lines += [line for kept in entry.kept for line in _indented(kept)]
+    lines += [line for note in found.notes for line in _indented(note)]
     return "\n".join(lines) + "\n"
 
 
-def _title(stats: Stats, method: str, peak: int) -> list[str]:
-    said = f"{codes.short(method)}: {size(stats.raw_bytes)} saved as {size(stats.stored_bytes)}"
-    said += f", {stats.ratio:.2f}x ({stats.backend} kernels)"
-    passes = "" if stats.passes == 1 else f"{stats.passes} forward passes of a step; "
-    said += f"; {passes}at most {size(peak)} in codes at once"
-    return textwrap.wrap(said, _WIDTH)
+def as_html(stats: Stats, method: str, *, peak: int, below: Sequence[str] = ()) -> str:
+    """The same for a notebook: a row for each module, which opens to what it keeps."""
+    found = contents(stats)
+    rows = "".join(map(_row, found.entries))
+    common = f"<p>paths are below {escape(found.common)}</p>" if found.common else ""
+    notes = "".join(f"<p>{escape(note)}</p>" for note in (*found.notes, *below))
+    return (
+        f'{_STYLE}<div class="actzip" style="opacity:1;padding:0">'
+        f"<p>{escape(title(stats, method, peak))}</p>{common}"
+        "<table><thead><tr><th>module</th><th>plain</th><th>stored</th><th>ratio</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table>{notes}</div>"
+    )
 
 
-def _groups(rows: Iterable[Row], common: str, depth: int | None) -> dict[str, list[Row]]:
-    """The rows of each line: of a module, of those below it, of equal layers."""
-    modules: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        modules[_path(row.module, common, depth)].append(row)
-    folded = fold(list(modules.items()), lambda rows: tuple(sorted(map(_kind, rows))))
-    return {module: [row for rows in found for row in rows] for module, found in folded.items()}
+def _row(entry: Entry) -> str:
+    name = escape(entry.name)
+    if entry.kept:
+        kept = "".join(f"<div>{escape(line)}</div>" for line in entry.kept)
+        name = f"<details><summary>{name}</summary>{kept}</details>"
+    numbers = "".join(f"<td>{each}</td>" for each in _numbers(entry))
+    return f"<tr><td>{name}</td>{numbers}</tr>"
 
 
-def _path(module: str, common: str, depth: int | None) -> str:
-    if common:  # a module above the common part has no name below it, and keeps its own
-        module = module.removeprefix(f"{common}.")
-    return module if depth is None else ".".join(module.split(".")[:depth])
+def _numbers(entry: Entry) -> tuple[str, str, str]:
+    return size(entry.raw), size(entry.stored), ratio(entry.raw, entry.stored)
 
 
-def _kind(row: Row) -> tuple[str, ...]:
-    """Equal for the same tensor of equal layers."""
-    shared = unnumbered(row.shared_with or row.derived_from)
-    return row.node, row.slot, row.role.value, codes.kind(row.codec), shared, str(row.raw_bytes)
-
-
-def _module(module: str, rows: list[Row], common: str) -> list[str]:
-    """Its line, and one for each kind of tensor that it keeps."""
-    lines = [_sized(module or "(model)", _raw(rows), _stored(rows))]
-    kept: dict[Hashable, list[Row]] = defaultdict(list)
-    for row in rows:
-        kept[row.node, row.slot, _fate(row)].append(row)
-    for same in kept.values():
-        count = f" ({len(same)}×)" if len(same) > 1 else ""
-        op = same[0].node.removesuffix("Backward0")
-        lines += _indented(f"{op}.{same[0].slot}: {_how(same, common)}{count}")
-    return lines
-
-
-def _fate(row: Row) -> Hashable:
-    if row.derived_from:
-        return "derived", row.recipe, unnumbered(row.derived_from), row.codec
-    if row.codec:
-        return codes.kind(row.codec)
-    return unnumbered(row.shared_with) if row.shared_with else None
-
-
-def _how(rows: list[Row], common: str) -> str:
-    row = rows[0]
-    if row.derived_from:
-        others = {name for each in rows for name in each.derived_from.split(", ")}
-        sources = ", ".join(_source(row, name, common, len(rows)) for name in sorted(others)[:2])
-        more = f" and {len(others) - 2} more" if len(others) > 2 and len(rows) == 1 else ""
-        held = f", {size(_stored(rows))}" if row.codec else ""
-        return f"{row.role.value}, derived from {sources}{more} by {row.recipe}{held}"
-    if row.codec:
-        code = codes.together(each.codec for each in rows)
-        return f"{row.role.value}, {code}, {size(_stored(rows))}"
-    if row.shared_with:
-        names = {each.shared_with for each in rows}
-        name = _path(row.shared_with, common, None).replace("Backward0", "")
-        name = name if len(names) == 1 else unnumbered(name)
-        return f"{row.role.value}, shared with {name}"
-    where = f" ({row.reason})" if row.reason == ON_CTX else ""
-    return f"{row.role.value}, left alone{where}, {size(_stored(rows))}"
-
-
-def _source(row: Row, name: str, common: str, count: int) -> str:
-    if name == row.name:
-        return "what it was cast from"
-    name = _path(name, common, None).replace("Backward0", "")
-    return name if count == 1 else unnumbered(name)
-
-
-def _sized(name: str, raw: int, stored: int) -> str:
-    return _line(name, size(raw), size(stored), f"{raw / stored:.1f}x" if stored and raw else "-")
-
-
-def _line(name: str, plain: str, stored: str, ratio: str) -> str:
+def _line(name: str, plain: str, stored: str, smaller: str) -> str:
     first, *more = textwrap.wrap(name, _NAME) or [""]
-    numbers = f" {plain:>11} {stored:>11} {ratio:>8}"
+    numbers = f" {plain:>11} {stored:>11} {smaller:>8}"
     return "\n".join([f"{first:{_NAME}}{numbers}", *more])
 
 
 def _indented(text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ")
-
-
-def _raw(rows: list[Row]) -> int:
-    return sum(row.raw_bytes for row in rows)
-
-
-def _stored(rows: list[Row]) -> int:
-    return sum(row.stored_bytes for row in rows)

@@ -57,5 +57,5 @@ def require() -> None:
     if importlib.util.find_spec("sklearn") is None:
         raise ImportError(
             "the digits come with scikit-learn, which is not installed; "
-            "pip install 'actzip[tasks]' brings it"
+            "pip install 'actzip[bench]' brings it"
         )

@@ -178,5 +178,5 @@ def test_without_pillow_the_error_names_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install 'actzip\[tasks\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'actzip\[bench\]'"):
         load(str(tree(tmp_path)), "classify")

@@ -17,7 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
-from actzip.tasks.data import DataError, cifar, fashion, packages, reviews, shakespeare
+from actzip.tasks.data import DataError, cifar, fashion, installed, packages, reviews, shakespeare
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +27,12 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _give(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
     monkeypatch.setattr(packages, "obtain", lambda package: file)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed, "places", lambda: iter(()))
+    monkeypatch.setenv("HF_HUB_CACHE", "/nowhere")
 
 
 def _archive(path: Path, files: dict[str, bytes]) -> Path:
@@ -100,7 +106,7 @@ def test_a_short_idx_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "images.gz"
     file.write_bytes(gzip.compress(gzip.decompress(_idx(np.zeros((2, 3), dtype=np.uint8)))[:-1]))
     with pytest.raises(DataError, match=r"images\.gz is not an idx file"):
-        fashion._idx(file)
+        installed.idx(file)
 
 
 def test_reviews_are_taken_by_their_source_and_once(

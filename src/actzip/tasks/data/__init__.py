@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actzip.tasks.data import layout, marked, masks, plain, table, tree
-from actzip.tasks.data.builtin import BUILTIN, Builtin
+from actzip.tasks.data import installed, layout, marked, masks, plain, table, tree
+from actzip.tasks.data.builtin import BUILTIN, Builtin, published
 from actzip.tasks.data.contract import WORDS, Boxes, Data, DataError, Examples, Request
 from actzip.tasks.data.problems import DataWarning, Problems
 
@@ -75,7 +75,8 @@ def load(
     if known is not None and task in known.tasks:
         return known.open(request)
     if known is None and name_or_path and Path(name_or_path).exists():
-        return OWN[task](request)
+        found = published(request, Path(name_or_path)) if task == "classify" else None
+        return found or OWN[task](request)
     names = ", ".join(name for name, one in BUILTIN.items() if task in one.tasks)
     what = f"is for {', '.join(known.tasks)}" if known else "is no built-in name and no path"
     raise DataError(
@@ -95,7 +96,8 @@ def task_of(name_or_path: str) -> str:
     elif name_or_path and path.is_dir():
         fits = [task for task, find in _DENSE.items() if find(path, Problems())]
         if not fits:
-            fits = ["classify"] * (tree.find(path, Problems()) is not None)
+            pictures = installed.holds(path) or tree.find(path, Problems()) is not None
+            fits = ["classify"] * pictures
         if not fits:
             fits = ["text"] * (table.find(path) is not None)
     else:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from actzip.tasks import digits
-from actzip.tasks.data import characters, cifar, dense, fashion, pieces, reviews, shakespeare
+from actzip.tasks.data import (
+    characters,
+    cifar,
+    dense,
+    fashion,
+    installed,
+    pieces,
+    reviews,
+    shakespeare,
+)
 from actzip.tasks.data.compose import Composed
 from actzip.tasks.data.contract import Data, Request
 from actzip.tasks.data.pictures import Augment, Pictures, Scale
@@ -43,14 +53,23 @@ def _read_digits(seed: int) -> dict[str, Tensor]:
     }
 
 
-def _cifar(request: Request) -> Data:
+def _cifar(request: Request, parts: dict[str, Tensor] | None = None) -> Data:
     augment = Augment(pad=4, flip=True)
-    return _pictures(request, cifar.read(), cifar.CLASSES, request.side or 32, augment)
+    return _pictures(request, parts or cifar.read(), cifar.CLASSES, request.side or 32, augment)
 
 
-def _fashion(request: Request) -> Data:
+def _fashion(request: Request, parts: dict[str, Tensor] | None = None) -> Data:
     augment = Augment(pad=2, flip=True)
-    return _pictures(request, fashion.read(), fashion.CLASSES, request.side or 28, augment)
+    return _pictures(request, parts or fashion.read(), fashion.CLASSES, request.side or 28, augment)
+
+
+def published(request: Request, path: Path) -> Data | None:
+    """CIFAR-10 or Fashion-MNIST in a folder, in the files that they were published in."""
+    found = installed.at(path)
+    if found is None:
+        return None
+    name, parts = found
+    return (_cifar if name == installed.CIFAR10 else _fashion)(request, parts)
 
 
 def _pictures(

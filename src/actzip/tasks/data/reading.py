@@ -88,7 +88,7 @@ def require() -> None:
     if importlib.util.find_spec("PIL") is None:
         raise ImportError(
             "pictures are read with Pillow, which is not installed; "
-            "pip install 'actzip[tasks]' brings it"
+            "pip install 'actzip[bench]' brings it"
         )
 
 
