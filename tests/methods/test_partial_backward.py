@@ -1,4 +1,4 @@
-"""A backward pass that asks for some gradients only says nothing of what errors do to the others."""
+"""A backward pass that asks for some gradients only says nothing of the others."""
 
 from __future__ import annotations
 

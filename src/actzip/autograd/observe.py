@@ -247,8 +247,8 @@ class _Look:
                 if slot in values:
                     x = values[slot]
                     about = self._name, self._op, slot
-                    gradients = outer, given, self._leaves, saved, others, self._wanted
-                    b = Backward(*about, x, *gradients)
+                    kept = saved, others, self._wanted
+                    b = Backward(*about, x, outer, given, self._leaves, *kept)
                     observer.read(b, reader, self._number, self._makers)
 
 
