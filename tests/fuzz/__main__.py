@@ -1,4 +1,5 @@
-"""python -m fuzz: random programs for as long as is wanted; failures are printed made small.
+"""python -m fuzz: random programs for as long as is wanted; the first failure of each kind is
+printed made small, of the others the seed.
 
 python -m fuzz --seconds 3600           from a new first seed; ends with status 1 on a failure
 python -m fuzz --first 40 --count 1     one seed again
@@ -35,6 +36,8 @@ def main() -> int:
         for found_at, failure in _batch(seeds, options.silent):
             if not seen[failure.kind]:
                 _print(found_at, options.silent, failure)
+            else:
+                print(f"# seed {found_at}, {failure.method}: {failure.kind}", flush=True)
             seen[failure.kind] += 1
         seed = seeds.stop
     done = seed - options.first

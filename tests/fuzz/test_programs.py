@@ -8,15 +8,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
-from actzip.codecs import Group
+from actzip.codecs import Bounded, Group
 from actzip.methods import Fixed, Lossless
 from fuzz.generate import generate
-from fuzz.judge import LOSSY, _is_forward, judge, snapshots
+from fuzz.judge import LOSSY, _is_forward, judge
 from fuzz.program import Line, Program, run, thresholds
+from fuzz.references import snapshots
 from fuzz.shrink import shrink
 
 _TIMES = int(os.environ.get("ACTZIP_FUZZ", "1"))
@@ -210,21 +212,59 @@ def test_a_wrong_gradient_and_a_lost_exception_are_failures(
     assert [f.kind for f in judge(broken)] == ["does not raise RuntimeError"] * 2
 
 
-def test_what_is_smaller_than_an_absolute_error_is_not_compared() -> None:
-    """Values of 1e-6 are lost to `Bounded`, as it was asked to."""
+def _off(monkeypatch: pytest.MonkeyPatch, name: str, method: Any, *body: str) -> list[str]:
+    """What the judge says of a program under this method, and before under the one of this name."""
+    program = _program(*body, tail="g0 = torch.autograd.grad(total(v2), x1)")
+    assert judge(program, (name,)) == []
+    monkeypatch.setitem(LOSSY, name, method)
+    return [f.kind for f in judge(program, (name,))]
+
+
+COARSE = Fixed(Group(1), Group(1))
+MAGNIFIES = {
+    "plain": ("v1 = torch.tanh(x1)", "v2 = v1 * x1"),
+    "norms": ("v1 = (x1 * 3).exp()", "v2 = F.layer_norm(v1, (8,)) * v1.softmax(-1)"),
+    "rrelu": ("v1 = F.rrelu(x1, 0.1, 0.4, training=True)", "v2 = v1.tanh() * v1"),
+    "func": ("v1 = x1 * 1", "v2 = torch.func.grad(lambda t: (t.tanh() ** 3).sum())(v1)"),
+}
+
+
+@pytest.mark.parametrize("body", list(MAGNIFIES.values()), ids=list(MAGNIFIES))
+def test_noise_larger_than_the_codes_step_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, body: tuple[str, ...]
+) -> None:
+    """Also where noise of the right size is a third of the gradient, where hooks see RReLU's noise
+    before it is drawn, and in the graph that torch.func leaves: none of it was compared."""
+    assert _off(monkeypatch, "group", COARSE, *body) == ["too far off"]
+
+
+def test_an_absolute_error_is_compared_with_noise_of_its_own_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Values of 1e-6 are lost to `Bounded`, as it was asked to; more than that is a failure."""
     tail = "g0 = torch.autograd.grad(total(v1), x1)"
     tiny = _program("v1 = (x1 * 1e-6).square() * 1e9", tail=tail)
-    assert judge(tiny, ("bounded",)) == []
-    assert [f.kind for f in judge(tiny, ("group",))] == []
+    assert judge(tiny, ("bounded", "group")) == []
+    body = ("v1 = x1 * 0.01", "v2 = v1 * v1")
+    large = Fixed(Bounded(5e-3), Bounded(5e-3))
+    assert _off(monkeypatch, "bounded", large, *body) == ["too far off"]
 
 
-def test_noise_larger_than_the_codes_step_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = _program(
-        "v1 = torch.tanh(x1)", "v2 = v1 * x1", tail="g0 = torch.autograd.grad(total(v2), x1)"
+@pytest.mark.parametrize("instead", ["x1 * 1e-3", "x1 * float('nan')"])
+def test_a_gradient_where_plain_has_zero_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, instead: str
+) -> None:
+    tail = "g0 = torch.autograd.grad(v1.sum(), x1)"
+    zero, wrong = _program("v1 = x1 * 0.0", tail=tail), _program(f"v1 = {instead}", tail=tail)
+    # values of forward are not what this is about
+    monkeypatch.setattr("fuzz.judge._is_forward", lambda _, key: not key.startswith(("g", "v")))
+    monkeypatch.setattr(
+        "fuzz.judge.run", lambda p, method=None, **how: run(wrong if method else p, method, **how)
     )
-    assert judge(program, ("group",)) == []
-    monkeypatch.setitem(LOSSY, "group", Fixed(Group(1), Group(1)))
-    assert [f.kind for f in judge(program, ("group",))] == ["too far off"]
+    kinds = {f.method: f.kind for f in judge(zero, ("group", "auto"))}
+    nan = "nan" in instead
+    assert kinds["group"] == ("not finite" if nan else "too far off")
+    assert kinds.get("auto") == ("not finite" if nan else None)
 
 
 def test_shrinking_leaves_what_fails() -> None:

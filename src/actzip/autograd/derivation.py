@@ -120,6 +120,9 @@ class Derivation(Source):
         unsettled.hold(self, t, (one != two).any().to(torch.int32))
         return True
 
+    def holds(self, now: Tensor) -> bool:
+        return unsettled.reading_is_free(now.device) and self.gives(now)
+
     def decided(self, doubt: Doubt, word: int) -> None:
         """Whether it comes back bit for bit is known now (codecs/unsettled.py)."""
         self.kept = doubt.x.clone() if word else None  # a snapshot: it may be edited

@@ -16,7 +16,7 @@ from actzip.autograd.slots import Node, op, slots_of
 from actzip.autograd.stored import Stored
 from actzip.codecs.base import Payload
 from actzip.control import batchnorm_trail
-from actzip.control.backward import Backward, ErrorWeights, energy_of
+from actzip.control.backward import Backward, ErrorWeights, PartialBackward, energy_of
 from actzip.control.error import error_weights
 from actzip.control.layers import Route
 from actzip.control.op import Kind, Op
@@ -120,6 +120,8 @@ class Observer:
                     self._add(found, name, stored.site)
             if told:
                 self._follow(b, reader, number, makers)
+        except PartialBackward:
+            pass
         except Exception as error:
             # statistics only steer precision: what cannot be read must not end the user's run
             why = f"{b.node}.{b.slot}: {type(error).__name__}: {error}"
@@ -206,6 +208,7 @@ class _Look:
         self._number = int(node._sequence_nr())
         self._makers = _makers(node)
         self._leaves = leaves
+        self._wanted = tuple(parent is not None for parent, _ in node.next_functions)
         self._saved = _small(node, readers)
         self._readers = readers
         self._values: dict[str, Tensor] = {}
@@ -244,7 +247,8 @@ class _Look:
                 if slot in values:
                     x = values[slot]
                     about = self._name, self._op, slot
-                    b = Backward(*about, x, outer, given, self._leaves, saved, others)
+                    kept = saved, others, self._wanted
+                    b = Backward(*about, x, outer, given, self._leaves, *kept)
                     observer.read(b, reader, self._number, self._makers)
 
 

@@ -32,6 +32,10 @@ class Source(ABC):
     def get(self, given: Any = None) -> Tensor:
         """The values, laid out as they were."""
 
+    def holds(self, now: Tensor) -> bool:
+        """Whether this memory, of which it is known that it may have been edited, has them."""
+        return True
+
 
 @dataclass(frozen=True)
 class Kept(Source):
@@ -147,7 +151,7 @@ class Stored:
         """Whether the memory that was stored still has the values that were stored, as far as the
         code tells: a code and its seed give the same bytes for the same values."""
         if not isinstance(self.value, Payload):
-            return True
+            return self.value is None or self.value.holds(now)
         payload = bring(self.value)
         try:
             again = payload.codec.encode(now, seed=payload.seed)

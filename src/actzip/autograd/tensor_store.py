@@ -107,9 +107,12 @@ class TensorStore:
     def is_same(self, key: Key, now: Tensor | None, stored: Stored, constant: bool) -> bool:
         """False when the memory was edited without a trace since it was stored: that may be if it
         was seen to be exposed, or is a constant (no op made it), such as an array's."""
+        exposed = key[0] in self._exposed
         if now is None:
-            return key[0] not in self._exposed
-        is_open = key[0] in self._exposed or (constant and now.device.type == "cpu")
+            return not exposed
+        # what is made again was made in this pass: it is nobody's array
+        coded = isinstance(stored.value, Payload)
+        is_open = exposed or (constant and coded and now.device.type == "cpu")
         return not is_open or stored.holds(now)
 
     # -- what comes ------------------------------------------------------------------------

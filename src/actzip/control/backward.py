@@ -14,6 +14,11 @@ from actzip.control.op import Op
 _CHUNK = 1 << 18  #: elements computed with together: backward is where memory is shortest
 
 
+class PartialBackward(Exception):
+    """A gradient was not asked for: what an error does to it is not seen, and the next backward
+    may ask for it. `autograd.grad(energy, positions)` is one."""
+
+
 @dataclass(frozen=True)
 class Backward:
     """What one op's backward had in its hands; read inside its hook and then let go."""
@@ -27,6 +32,7 @@ class Backward:
     leaves: tuple[bool, ...]  #: which of those inputs are parameters
     saved: Mapping[str, Any]  #: the node's other saved tensors and options
     later: tuple[Tensor | None, ...] = ()  #: the gradients that came at its other outputs
+    wanted: tuple[bool, ...] = ()  #: which inputs are to have gradients, in this pass or another
 
     def signal(self, leaf: bool) -> float:
         """‖g‖² of the gradients given to parameters, or to everything else."""
@@ -48,8 +54,14 @@ class Backward:
         return peaks.mean()
 
     def gives(self, target: int) -> bool:
-        """Whether input number `target` was given a gradient: only then can it have an error."""
-        return target < len(self.gave) and self.gave[target] is not None
+        """Whether input number `target` was given a gradient: only then can it have an error.
+
+        A PartialBackward where it has a gradient that was not asked for this time.
+        """
+        given = target < len(self.gave) and self.gave[target] is not None
+        if not given and target < len(self.wanted) and self.wanted[target]:
+            raise PartialBackward
+        return given
 
     def passes_on(self) -> bool:
         """Whether it gave a gradient to anything but leaves."""
