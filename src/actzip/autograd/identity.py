@@ -135,7 +135,9 @@ class Layout(NamedTuple):
 
     @staticmethod
     def of(t: Tensor) -> Layout:
-        return Layout(Place(t.size(), t.stride(), 0), t.dtype, t.device)
+        place = _tuple(Place, (t.size(), t.stride(), 0))
+        found: Layout = _tuple(Layout, (place, t.dtype, t.device))
+        return found
 
     def empty(self) -> Tensor:
         size, stride, _ = self.place
@@ -154,15 +156,19 @@ class Wanted(NamedTuple):
     def of(t: Tensor, name: int) -> Wanted:
         """`name`: of t's storage."""
         unit, place = (t, None) if t._base is None else unit_of(t)
-        return Wanted(t, unit, place, (name, unit._version, Place.of(unit), unit.dtype))
+        found: Wanted = _tuple(
+            Wanted, (t, unit, place, (name, unit._version, Place.of(unit), unit.dtype))
+        )
+        return found
 
     @property
     def layout(self) -> Layout:
         """That of the tensor itself."""
-        place = self.key[2]
-        if self.unit is not self.tensor or place.offset:
-            return Layout.of(self.tensor)
-        return Layout(place, self.key[3], self.tensor.device)
+        t, unit, _, (_, _, place, dtype) = self
+        if unit is not t or place.offset:
+            return Layout.of(t)
+        found: Layout = _tuple(Layout, (place, dtype, t.device))
+        return found
 
     @property
     def own(self) -> Key:

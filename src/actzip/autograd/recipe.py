@@ -162,8 +162,12 @@ class Reader:
         elif torch.is_grad_enabled():  # with create_graph
             with torch.no_grad():
                 t = self._made()
-        else:
-            t = self._made()
+        else:  # as `_made` does
+            recipe, stored = self.recipe, self.stored
+            t = stored.tensor() if recipe is WHOLE else recipe.make(stored, self.like)
+            place, dtype, _ = self.like
+            if t.dtype != dtype or t.size() != place.size or t.stride() != place.stride:
+                self._refuse(t)
         if self.seen is not None:
             self.seen(t)
         return t
@@ -183,12 +187,16 @@ class Reader:
     def _made(self) -> Tensor:
         t, (place, dtype, _) = self.recipe.make(self.stored, self.like), self.like
         if t.dtype != dtype or t.size() != place.size or t.stride() != place.stride:
-            raise RuntimeError(
-                f"actzip gave back {t.dtype} {tuple(t.size())} strides {tuple(t.stride())} for "
-                f"{dtype} {tuple(place.size)} strides {place.stride}; this is a bug in "
-                "actzip, please report it with the model"
-            )
+            self._refuse(t)
         return t
+
+    def _refuse(self, t: Tensor) -> None:
+        place, dtype, _ = self.like
+        raise RuntimeError(
+            f"actzip gave back {t.dtype} {tuple(t.size())} strides {tuple(t.stride())} for "
+            f"{dtype} {tuple(place.size)} strides {place.stride}; this is a bug in "
+            "actzip, please report it with the model"
+        )
 
 
 #: A saved slot's hook.

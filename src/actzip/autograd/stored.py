@@ -211,18 +211,18 @@ class Stored:
         return values
 
     def decode(self, payload: Payload) -> Tensor:
-        payload = bring(payload)
-        return payload.codec.decode(payload, self.room(payload))
+        if "away" in payload.__dict__:
+            payload = bring(payload)
+        device = payload.data.device
+        room = self.buffers.empty(payload.shape, payload.stride, payload.dtype, device)
+        return payload.codec.decode(payload, room)
 
     def mask(self, payload: Payload) -> Tensor:
         """Which elements were not zero, read from the codes."""
         payload = bring(payload)
-        return payload.codec.mask(payload, out=self.room(payload))
-
-    def room(self, payload: Payload) -> Tensor:
-        """Memory for the decoded tensor."""
         device = payload.data.device
-        return self.buffers.empty(payload.shape, payload.stride, payload.dtype, device)
+        room = self.buffers.empty(payload.shape, payload.stride, payload.dtype, device)
+        return payload.codec.mask(payload, out=room)
 
 
 class StoredByKey:

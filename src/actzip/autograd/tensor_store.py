@@ -23,8 +23,12 @@ from actzip.autograd.sliced_tensor import beside, cut
 from actzip.autograd.stored import Kept, Pool, Source, Stored, StoredByKey
 from actzip.codecs import BitMask, Keep
 from actzip.codecs.base import Codec, Payload
+from actzip.codecs.registry import told
 from actzip.memory.host_copies import Lane
 from actzip.methods.base import STRENGTH, Role
+
+
+_KEEP, _BITS = Keep(), BitMask()
 
 
 class TensorStore:
@@ -32,7 +36,7 @@ class TensorStore:
 
     def __init__(self, pool: Pool, seed: int, swap: bool):
         self._pool = pool
-        self._allocate = pool.slabs.allocate
+        self._allocate, self._devices = pool.slabs.allocate, pool.devices
         self._seeds = seeds(seed)
         self._lane = Lane() if swap else None
         self._stored = StoredByKey()
@@ -63,7 +67,8 @@ class TensorStore:
     def count(self, want: Wanted, storage: torch.UntypedStorage) -> int:
         """Bytes that saving it keeps alive, in its storage, and no tensor saved before does."""
         self._pins.add(storage)
-        return self._raw.add(want.tensor, want.own, storage.nbytes())
+        own = want.key if want.unit is want.tensor else want.own
+        return self._raw.add(want.tensor, own, storage.nbytes())
 
     def pin(self, t: Tensor) -> None:
         """Keep the name of its storage from being used again while this pass lasts."""
@@ -87,7 +92,7 @@ class TensorStore:
 
         `now` is the tensor as it is at this moment, if it is still there.
         """
-        stored = self._stored.get(key)
+        stored = self.get(key)
         if stored is None and not self.left:
             return None
         if key in self.left:
@@ -123,12 +128,12 @@ class TensorStore:
         """A payload, with a seed of its own unless one is given."""
         seed = next(self._seeds) if seed is None else seed
         payload = codec.encode(t, seed=seed, allocate=self._allocate)
-        self._pool.devices.add(t.device)
+        self._devices.add(t.device)
         return payload if self._lane is None else send(payload, self._lane)
 
     def pack(self, t: Tensor, parts: int) -> Payload:
         """One bit per element."""
-        return self.encode(t, cut(BitMask(), parts), seed=0)
+        return self.encode(t, cut(_BITS, parts), seed=0)
 
     def settle(self) -> None:
         """Something else than a layer comes: a ReLU's result that waits is stored as it is now."""
@@ -235,9 +240,11 @@ class TensorStore:
     def _put(self, saved: Saved, payload: Payload, role: Role) -> Stored:
         """Keep this payload for the tensor, and what its other readers need beside it."""
         row, (_, unit, _, key) = saved.row, saved.want
-        stored = self._stored.get(key)
+        stored = self.get(key)
         if stored is None:
-            stored = self._stored[key] = self.new(role, payload)
+            pool = self._pool
+            stored = Stored(pool.buffers, role, payload, None, pool.live)
+            self._stored[key] = stored
         else:
             _hand_over(self._values.get(key), row)
             bits = stored.bits
@@ -249,8 +256,9 @@ class TensorStore:
             stored.replace(role, payload, bits=bits)
         stored.site = row.site.name
         self._values[key] = row
-        row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
-        row.precision = payload.codec.precision()
+        known = payload.codec.__dict__.get("_told")
+        row.codec, row.precision = told(payload.codec) if known is None else known
+        row.stored_bytes = payload.nbytes
         return stored
 
     # -- what a derivation needs -----------------------------------------------------------
@@ -265,7 +273,7 @@ class TensorStore:
 
     def take(self, key: Key, stored: Stored, unit: Tensor) -> None:
         """Store exactly what autograd kept by itself, and serve its slots from there."""
-        payload = self.encode(unit, Keep())
+        payload = self.encode(unit, _KEEP)
         saves = self.left.pop(key)
         self.left_in[key[0]] -= 1
         holder = saves[0].row
@@ -283,7 +291,7 @@ class TensorStore:
 
     def add(self, key: Key, stored: Stored, unit: Tensor, row: Row) -> None:
         """Store exactly what nobody had, for this row's derivation."""
-        payload = self.encode(unit, Keep())
+        payload = self.encode(unit, _KEEP)
         self._own(key, stored, payload, row)
         row.codec, row.stored_bytes = repr(payload.codec), row.stored_bytes + payload.nbytes
 
