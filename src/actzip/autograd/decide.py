@@ -17,7 +17,7 @@ from actzip.autograd.ledger import Row
 from actzip.autograd.recipe import WHOLE, Bits, Copy, Recipe, Shape, View, view_at
 from actzip.autograd.short_values import SHORT, comes_back, is_short
 from actzip.autograd.sliced_tensor import cut
-from actzip.autograd.slots import Node, Slot, op
+from actzip.autograd.slots import TRAITS, Node, Slot
 from actzip.autograd.slots.conventions import agreeing, unknown_convention
 from actzip.autograd.slots.masks import RELU
 from actzip.autograd.slots.windows import integers
@@ -199,7 +199,7 @@ class Decide:
         """What the method says, now that the tensor's maker is known."""
         row, (_, unit, _, key) = saved.row, saved.want
         stored, node = self._store.get(key), saved.maker
-        maker = UNKNOWN if node is None else op(type(node).__name__)
+        maker = UNKNOWN if node is None else TRAITS.get(type(node).__name__, UNKNOWN)
         site = row.site = row.site.made(maker, stored is not None and stored.relu)
         rectified = self._policy.rectified
         if rectified and site.name in rectified and isinstance(self._derive, DeriveLossy):

@@ -75,6 +75,7 @@ class ForwardPass:
         self._paths = settings.paths
         self._slice_bytes = settings.policy.slice_bytes
         self._weights = Weights(root)
+        self._known: set[int] | None = None  # their names, once asked for
         self._store = TensorStore(settings.pool, settings.seed, settings.policy.swap)
         self.deferred = self._store.deferred  #: a ReLU's result that waits for the layer behind it
         self.copies = Copies()  #: what was copied into what
@@ -164,9 +165,15 @@ class ForwardPass:
         with DisableTorchFunction():
             large = out.numel() * out.element_size() >= self._min_bytes
             if large and storage_of(out) is not None:
-                noise = self._store.noise.get(int(node._sequence_nr()))
-                for t in calls.add(node, out, func, args, kwargs, noise):
-                    self._store.pin(t)
+                noise = self._store.noise.get(node._sequence_nr())
+                call = calls.add(node, out, func, args, kwargs, noise)
+                if call is not None:
+                    self._store.pin(out)
+                    for operand in call.operands:
+                        if operand.key[0] not in self._store.pinned:
+                            t = operand.now()
+                            if t is not None:
+                                self._store.pin(t)
 
     def expose(self, t: object) -> None:
         """The user gets this tensor's memory under another version, or under none."""
@@ -209,7 +216,12 @@ class ForwardPass:
         # a number by itself: Python's own are saved so, and a tensor of ours would promote dtypes
         if nbytes < self._min_bytes or (not t.dim() and nbytes == t.element_size()):
             self.ledger.small[storage._cdata] = nbytes
-        elif self._running and storage._cdata not in self._weights.storages:
+        elif self._running:
+            known = self._known
+            if known is None:
+                known = self._known = self._weights.storages
+            if storage._cdata in known:
+                return
             rows = self.ledger.rows
             count, graded = len(rows), torch.is_grad_enabled()
             with DisableTorchFunction():
@@ -232,7 +244,10 @@ class ForwardPass:
         storage: torch.UntypedStorage,
         call: object,
     ) -> None:
-        maker = node_of(t)
+        try:  # `node_of`, written out
+            maker = t.grad_fn
+        except RuntimeError:
+            maker = None
         if is_parameter(t, maker):
             return
         if not is_ours(node, slot, raw, t):

@@ -229,13 +229,13 @@ class StoredByKey:
     """Stored tensors that are still there, by their keys; a WeakValueDictionary that does not tidy
     up takes a third of the time, and a pass is soon over."""
 
-    __slots__ = ("_refs",)
+    __slots__ = ("refs",)
 
     def __init__(self) -> None:
-        self._refs: dict[Key, weakref.ref[Stored]] = {}
+        self.refs: dict[Key, weakref.ref[Stored]] = {}
 
     def get(self, key: Key) -> Stored | None:
-        ref = self._refs.get(key)
+        ref = self.refs.get(key)
         return None if ref is None else ref()
 
     def __getitem__(self, key: Key) -> Stored:
@@ -245,16 +245,16 @@ class StoredByKey:
         return stored
 
     def __setitem__(self, key: Key, stored: Stored) -> None:
-        self._refs[key] = weakref.ref(stored)
+        self.refs[key] = weakref.ref(stored)
 
     def __delitem__(self, key: Key) -> None:
-        del self._refs[key]
+        del self.refs[key]
 
     def __contains__(self, key: Key) -> bool:
         return self.get(key) is not None
 
     def clear(self) -> None:
-        self._refs.clear()
+        self.refs.clear()
 
 
 class Pool:

@@ -5,7 +5,7 @@ Carries out decisions, and writes down who holds the bytes.
 
 from __future__ import annotations
 
-from collections import Counter
+import weakref
 
 import torch
 from torch import Tensor
@@ -27,7 +27,6 @@ from actzip.codecs.registry import told
 from actzip.memory.host_copies import Lane
 from actzip.methods.base import STRENGTH, Role
 
-
 _KEEP, _BITS = Keep(), BitMask()
 
 
@@ -41,14 +40,16 @@ class TensorStore:
         self._lane = Lane() if swap else None
         self._stored = StoredByKey()
         self.get = self._stored.get  #: what is stored of a key
+        self._refs = self._stored.refs  # the same, for who asks for every tensor
         self._values: dict[Key, Row] = {}  # whose values they are
         self._bits: dict[Key, Row] = {}  # whose mask it is
         self._kept: dict[int, Row] = {}  # whose is the storage that autograd keeps
         self._exposed: set[int] = set()  # storages that can be edited without a new version
         self._raw, self._rest = Tally(), Tally()
         self._pins = Pins()
+        self.pinned = self._pins.refs  #: by the names of the storages
         self.left: dict[Key, list[Saved]] = {}  #: autograd keeps it itself
-        self.left_in: Counter[int] = Counter()  #: how many such keys a storage has
+        self.left_in: dict[int, int] = {}  #: how many such keys a storage has
         self.savers: dict[Key, set[int]] = {}  #: the nodes that saved it
         self.noise: dict[int, Operand] = {}  #: what the node of a dropout saved
         self.deferred = DeferredMask()
@@ -66,7 +67,8 @@ class TensorStore:
 
     def count(self, want: Wanted, storage: torch.UntypedStorage) -> int:
         """Bytes that saving it keeps alive, in its storage, and no tensor saved before does."""
-        self._pins.add(storage)
+        if want.key[0] not in self.pinned:
+            self._pins.add(storage)
         own = want.key if want.unit is want.tensor else want.own
         return self._raw.add(want.tensor, own, storage.nbytes())
 
@@ -92,7 +94,8 @@ class TensorStore:
 
         `now` is the tensor as it is at this moment, if it is still there.
         """
-        stored = self.get(key)
+        ref = self._refs.get(key)
+        stored = None if ref is None else ref()
         if stored is None and not self.left:
             return None
         if key in self.left:
@@ -186,7 +189,7 @@ class TensorStore:
             self.left[key].append(saved)
         else:
             self.left[key] = [saved]
-            self.left_in[key[0]] += 1
+            self.left_in[key[0]] = self.left_in.get(key[0], 0) + 1
         stored = self._stored.get(key)
         if stored is not None and not stored.copied:
             stored.replace(Role.EXACT, Kept.of(unit))
@@ -240,11 +243,12 @@ class TensorStore:
     def _put(self, saved: Saved, payload: Payload, role: Role) -> Stored:
         """Keep this payload for the tensor, and what its other readers need beside it."""
         row, (_, unit, _, key) = saved.row, saved.want
-        stored = self.get(key)
+        ref = self._refs.get(key)
+        stored = None if ref is None else ref()
         if stored is None:
             pool = self._pool
             stored = Stored(pool.buffers, role, payload, None, pool.live)
-            self._stored[key] = stored
+            self._refs[key] = weakref.ref(stored)
         else:
             _hand_over(self._values.get(key), row)
             bits = stored.bits

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from actzip.autograd.identity import storage_of
 
-
 _USUAL = (Tensor, nn.Parameter)
 
 
