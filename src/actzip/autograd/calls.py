@@ -175,7 +175,7 @@ _NUMBERS = {int, float, bool, type(None)}
 def _operands(values: Iterable[Any]) -> list[Any] | None:
     """The arguments with an `Operand` for each tensor; None when there are tensors where a call
     does not look, or that have no version."""
-    found = []
+    found: list[Any] = []
     for a in values:
         if isinstance(a, Tensor):
             # a negated or conjugated view has the key of what it is a view of, and other values
