@@ -6,6 +6,7 @@ it, a cast or reordered copy, two values that stand in for the bits of a mask, o
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from actzip.autograd.identity import Layout, Place
 from actzip.autograd.stored import Stored
 from actzip.autograd.transforms import is_transforming, untransformed
 from actzip.codecs.base import Payload
+from actzip.codecs.memory_order import row_major
 from actzip.torch_private import dispatch_modes, transform_level
 
 
@@ -172,12 +174,30 @@ class Reader:
             self.seen(t)
         return t
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether element i of what is read is element i of the stored tensor."""
+        place = self.stored.place
+        return place is not None and self.recipe.is_whole(self.like, place.size)
+
+    @property
+    def is_reshaped(self) -> bool:
+        """Whether what is read is all of the stored tensor, in the same order, in another shape."""
+        stored, read = self.stored.place, self.like.place
+        if stored is None or type(self.recipe) is not View or self.recipe.place is None:
+            return False
+        if self.recipe.place.offset or math.prod(stored.size) != math.prod(read.size):
+            return False
+        return stored.stride == row_major(stored.size) and read.stride == row_major(read.size)
+
     def lift(self, w: Tensor | None) -> Tensor | None:
         """Numbers for each element that is read, brought to the shape of the stored tensor."""
         place = self.stored.place
-        if w is None or place is None or self.recipe.is_whole(self.like, place.size):
+        if w is None or place is None or self.is_whole:
             return w
         size, stride, _ = place
+        if self.is_reshaped:
+            return w.expand(self.like.place.size).reshape(size)
         full = torch.zeros(size, dtype=w.dtype, device=w.device)
         if stride != full.stride():
             full = torch.empty_strided(size, stride, dtype=w.dtype, device=w.device).zero_()
