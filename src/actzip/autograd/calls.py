@@ -7,7 +7,7 @@ again. It becomes a `Derivation`, a way to get the values, when autograd wants t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,7 +84,7 @@ class Call:
     def __post_init__(self) -> None:
         self.operands = [a for a in self.args if isinstance(a, Operand)]
         if self.kwargs:
-            self.operands += (a for a in self.kwargs.values() if isinstance(a, Operand))
+            self.operands += [a for a in self.kwargs.values() if isinstance(a, Operand)]
 
     @property
     def name(self) -> str:
@@ -98,13 +98,8 @@ class Calls:
         self.lossy = lossy  #: a function of about the same values will do
         self._made: dict[Key, Call] = {}
         self._by_node: dict[int, Call] = {}
-
-    def of(self, key: Key) -> Call | None:
-        return self._made.get(key)
-
-    def of_node(self, number: int) -> Call | None:
-        """The call that made the node with this number."""
-        return self._by_node.get(number)
+        self.of = self._made.get  #: the call whose result has this key
+        self.of_node = self._by_node.get  #: the call that made the node with this number
 
     def clear(self) -> None:
         self._made.clear()
@@ -112,27 +107,24 @@ class Calls:
 
     def add(
         self, node: Node, out: Tensor, func: Any, args: tuple[Any, ...], kwargs: Any, noise: Any
-    ) -> Iterator[Tensor]:
-        """A call with this one node made `out`; gives back the tensors whose names must last.
+    ) -> Call | None:
+        """A call with this one node made `out`; the names of its tensors must last.
 
         `noise`: the operand that the node of a dropout saved.
         """
         if out._base is not None:
-            return
+            return None
         found = self._read(node, out, func, args, kwargs or {}, noise)
         if found is None:
-            return
+            return None
         call = Call(*found, Layout.of(out), type(node).__name__, int(node._sequence_nr()))
         key = key_of(out)
         for operand in call.operands:
             # one in the same memory is what was there before the op edited it
             if operand.key[0] == key[0] and operand.key[1] != key[1] - 1:
-                return
+                return None
         self._made[key] = self._by_node[call.number] = call
-        yield out
-        for operand in call.operands:
-            if (t := operand.now()) is not None:
-                yield t
+        return call
 
     def _read(
         self, node: Node, out: Tensor, func: Any, args: tuple[Any, ...], kwargs: Any, noise: Any
@@ -177,16 +169,21 @@ def relu(x: Tensor) -> Tensor:
     return x
 
 
+_NUMBERS = {int, float, bool, type(None)}
+
+
 def _operands(values: Iterable[Any]) -> list[Any] | None:
     """The arguments with an `Operand` for each tensor; None when there are tensors where a call
     does not look, or that have no version."""
-    found = []
+    found: list[Any] = []
     for a in values:
         if isinstance(a, Tensor):
             # a negated or conjugated view has the key of what it is a view of, and other values
             if storage_of(a) is None or a.is_inference() or a.is_neg() or a.is_conj():
                 return None
             found.append(Operand.of(a))
+        elif isinstance(a, (tuple, list)) and _NUMBERS.issuperset(map(type, a)):
+            found.append(a)  # a shape
         elif isinstance(a, (tuple, list, dict)) and tensors_in(a):
             return None
         else:

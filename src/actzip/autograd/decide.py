@@ -14,10 +14,10 @@ from actzip.autograd.derive import Derive
 from actzip.autograd.derive_lossy import DeriveLossy
 from actzip.autograd.identity import node_of
 from actzip.autograd.ledger import Row
-from actzip.autograd.recipe import WHOLE, Bits, Copy, Recipe, Shape, view_at
+from actzip.autograd.recipe import WHOLE, Bits, Copy, Recipe, Shape, View, view_at
 from actzip.autograd.short_values import SHORT, comes_back, is_short
 from actzip.autograd.sliced_tensor import cut
-from actzip.autograd.slots import Node, Slot, op
+from actzip.autograd.slots import TRAITS, Node, Slot
 from actzip.autograd.slots.conventions import agreeing, unknown_convention
 from actzip.autograd.slots.masks import RELU
 from actzip.autograd.slots.windows import integers
@@ -31,6 +31,7 @@ from actzip.control.op import UNKNOWN
 from actzip.methods.base import Policy, Role
 from actzip.torch_private import is_functorch_wrapped
 
+_AS_THEY_ARE = {role: f"the slot table keeps {role.value} slots as they are" for role in Role}
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
@@ -75,10 +76,11 @@ class Decide:
         if role is Role.MASK:
             return self._mask(saved)
         if role is not Role.LINEAR and role is not Role.NONLINEAR:
-            return left(f"the slot table keeps {role.value} slots as they are")
+            return Decision(Fate.LEFT, _AS_THEY_ARE[role])
+        found = None
         if saved.maker is None or saved.want.place is not None:
-            found = self._noise(saved) or self._copy(saved)
-        else:
+            found = self._noise(saved)
+        if found is None and self._copies.some:
             found = self._copy(saved)
         return found or self._value(saved)
 
@@ -130,8 +132,6 @@ class Decide:
 
     def _copy(self, saved: Saved) -> Decision | None:
         """A cast or reordered copy of a stored tensor, or a second copy of one kind."""
-        if not self._copies.some:
-            return None
         (_, unit, place, key), role = saved.want, saved.row.role
         inner = self._copies.inner(unit)
         origin = inner or self._copies.outer(key)
@@ -173,7 +173,7 @@ class Decide:
             payload = self._store.encode(unit, codec)
         except (TypeError, ValueError, RuntimeError) as error:
             return left(f"{codec!r} could not store it: {error}")
-        return Decision(Fate.STORED, recipe=view_at(place), payload=payload)
+        return Decision(Fate.STORED, "", WHOLE if place is None else View(place), payload)
 
     def _derived(self, saved: Saved, may_store: bool) -> Decision | None:
         """A function of tensors that are stored."""
@@ -199,14 +199,14 @@ class Decide:
         """What the method says, now that the tensor's maker is known."""
         row, (_, unit, _, key) = saved.row, saved.want
         stored, node = self._store.get(key), saved.maker
-        maker = UNKNOWN if node is None else op(type(node).__name__)
-        row.site = row.site.made(maker, stored is not None and stored.relu)
+        maker = UNKNOWN if node is None else TRAITS.get(type(node).__name__, UNKNOWN)
+        site = row.site = row.site.made(maker, stored is not None and stored.relu)
         rectified = self._policy.rectified
-        if rectified and row.site.name in rectified and isinstance(self._derive, DeriveLossy):
+        if rectified and site.name in rectified and isinstance(self._derive, DeriveLossy):
             origins = self._derive.origins(saved)
             if origins is not None:
-                return self._policy.sign_exact(row.site, unit, origins)
-        return self._policy.codec(row.site, unit)
+                return self._policy.sign_exact(site, unit, origins)
+        return self._policy.codec(site, unit)
 
 
 def _shared(found: tuple[Stored, Row], recipe: Recipe) -> Decision:

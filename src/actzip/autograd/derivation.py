@@ -47,24 +47,32 @@ class Derivation(Source):
     doubt: Doubt | None = None  #: whether it comes back bit for bit is not known yet
     kept: Tensor | None = None  #: the tensor itself: it does not
 
+    def __post_init__(self) -> None:
+        given = (*self.args, *self.kwargs.values()) if self.kwargs else self.args
+        self._parts = [a for a in given if type(a) is Part]
+
     @staticmethod
     def of(call: Call, found: Mapping[Operand, Part | Tensor]) -> Derivation:
         """The call with what was found of its operands: stored, or copied because it is small."""
 
-        copied = sum(t.numel() * t.element_size() for t in found.values() if isinstance(t, Tensor))
+        copied = 0
+        for t in found.values():
+            if isinstance(t, Tensor):
+                copied += t.numel() * t.element_size()
         args = tuple([found[a] if type(a) is Operand else a for a in call.args])
-        kwargs = {n: found[a] if type(a) is Operand else a for n, a in call.kwargs.items()}
+        kwargs = call.kwargs and {
+            n: found[a] if type(a) is Operand else a for n, a in call.kwargs.items()
+        }
         return Derivation(call.name, call.function, args, kwargs, call.like, copied)
-
-    @property
-    def _parts(self) -> list[Part]:
-        return [a for a in (*self.args, *self.kwargs.values()) if type(a) is Part]
 
     @property
     def nbytes(self) -> int:
         """Of the small operands that were copied for it and for what it is made from."""
-        inner = (part.stored.value for part in self._parts)
-        return self.copied + sum(v.nbytes for v in inner if isinstance(v, Derivation))
+        found = self.copied
+        for part in self._parts:
+            if type(inner := part.stored.value) is Derivation:
+                found += inner.nbytes
+        return found
 
     @property
     def sources(self) -> list[Stored]:
@@ -72,13 +80,15 @@ class Derivation(Source):
         found: dict[Stored, None] = {}
         for part in self._parts:
             inner = part.stored.value
-            more = inner.sources if isinstance(inner, Derivation) else [part.stored]
-            found.update(dict.fromkeys(more))
+            if type(inner) is Derivation:
+                found.update(dict.fromkeys(inner.sources))
+            else:
+                found[part.stored] = None
         return list(found)
 
     @property
     def sites(self) -> list[str]:
-        return list(dict.fromkeys(source.site for source in self.sources))
+        return list(dict.fromkeys([source.site for source in self.sources]))
 
     @property
     def place(self) -> Place:  # type: ignore[override]
@@ -97,10 +107,16 @@ class Derivation(Source):
         if given is None:  # each source is decoded once, however often it is read on the way
             given = {source: source.lend() for source in self.sources}
         args = [a.get(given) if type(a) is Part else a for a in self.args]
-        kwargs = {n: a.get(given) if type(a) is Part else a for n, a in self.kwargs.items()}
-        still = torch.autocast(self.like.device.type, enabled=False)
-        with DisableTorchFunction(), still:
-            out: Tensor = self.function(*args, **kwargs)
+        kwargs = self.kwargs and {
+            n: a.get(given) if type(a) is Part else a for n, a in self.kwargs.items()
+        }
+        kind = self.like.device.type
+        with DisableTorchFunction():
+            if torch.is_autocast_enabled(kind):
+                with torch.autocast(kind, enabled=False):
+                    out: Tensor = self.function(*args, **kwargs)
+            else:  # to leave it takes ten calls
+                out = self.function(*args, **kwargs)
         (size, stride, _), dtype, _ = self.like
         if out.dtype == dtype and out.stride() == stride:
             return out

@@ -122,10 +122,11 @@ class _Search:
         saves = self._store.left[key]
         others = self._store.left_in[key[0]] > 1
         tensors = [saved.current for saved in saves]
-        if others or not tensors or tensors[0] is None or any(t is None for t in tensors):
+        if others or not tensors or tensors[0] is None:
             return None
-        if any(t._version != key[1] for t in tensors if t is not None):
-            return None
+        for t in tensors:
+            if t is None or t._version != key[1]:
+                return None
         unit = unit_of(tensors[0])[0]
         stored = self._store.get(key) or self._store.new(Role.EXACT, Kept.of(unit))
         self._taken[key] = stored, unit
@@ -144,4 +145,4 @@ def _is_exact(stored: Stored) -> bool:
     value = stored.value
     if isinstance(value, Payload):
         return value.codec.exact or stored.role is Role.EXACT
-    return isinstance(value, Derivation)
+    return type(value) is Derivation

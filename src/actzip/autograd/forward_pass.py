@@ -36,6 +36,7 @@ from actzip.methods.base import Derives, Policy, Role
 from actzip.torch_private import DisableTorchFunction, set_grad_enabled
 
 COMPILED = "CompiledFunctionBackward"  #: the node of a compiled graph
+_PARAMETER = nn.Parameter
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,13 @@ class Settings:
     observer: Observer | None = None  #: looks at the backward of this pass
 
 
+def _is_weight(t: Any) -> bool:
+    """Whether this is a parameter or a view of one, or nothing, as can be told at once."""
+    if t is None or type(t) is _PARAMETER:
+        return True
+    return type(t) is Tensor and type(t._base) is _PARAMETER
+
+
 class ForwardPass:
     """Visits every node of one forward pass; holds no tensor once the pass is over."""
 
@@ -64,13 +72,17 @@ class ForwardPass:
         self._part = None if running is root or running is None else weakref.ref(running)
         self._settings = settings
         self._min_bytes = settings.min_bytes
+        self._paths = settings.paths
+        self._slice_bytes = settings.policy.slice_bytes
         self._weights = Weights(root)
+        self._known: set[int] | None = None  # their names, once asked for
         self._store = TensorStore(settings.pool, settings.seed, settings.policy.swap)
         self.deferred = self._store.deferred  #: a ReLU's result that waits for the layer behind it
         self.copies = Copies()  #: what was copied into what
         self.derives = settings.derives is not Derives.NOTHING  #: asks for `made`
         self._calls = Calls(settings.derives is Derives.LOSSY) if self.derives else None
-        self._cheap = cheap(settings.derives is Derives.LOSSY)
+        #: nodes of which `made` should hear, when a call made one alone
+        self.cheap = cheap(settings.derives is Derives.LOSSY)
         self._decide = Decide(settings.policy, self._store, self.copies, self._calls)
         self.ledger = Ledger()
         self.gave_way = False  #: to another session, for a part of the pass
@@ -115,9 +127,16 @@ class ForwardPass:
             raw = getattr(node, slot.raw)
             if type(raw) is tuple:
                 for i, item in enumerate(raw):
-                    self._look(node, plan, slots.element(plan, slot, i), item, (args, kwargs))
+                    if not _is_weight(item.data):
+                        element = slots.element(plan, slot, i)
+                        self._look(node, plan, element, item, item.data, (args, kwargs))
             elif raw is not None:
-                self._look(node, plan, slot, raw, (args, kwargs))
+                t = raw.data  # `_is_weight`, written out: leave most tensors early and cheaply
+                kind = type(t)
+                if kind is _PARAMETER or t is None:
+                    continue
+                if kind is not Tensor or type(t._base) is not _PARAMETER:
+                    self._look(node, plan, slot, raw, t, (args, kwargs))
         if isinstance(node, BackwardCFunction):
             self._look_at_ctx(node, plan)
         if self._readers:
@@ -131,10 +150,6 @@ class ForwardPass:
         self._graphs += 1
         path = self._settings.paths.inside(self.root)
         return path, seed_at(self._settings.seed, -self._graphs)
-
-    def is_cheap(self, node: Any) -> bool:
-        """Whether `made` should hear of the call that made this node alone."""
-        return type(node).__name__ in self._cheap
 
     def is_weight(self, t: Tensor) -> bool:
         """Whether it is a parameter or a buffer, or a view of one."""
@@ -150,9 +165,15 @@ class ForwardPass:
         with DisableTorchFunction():
             large = out.numel() * out.element_size() >= self._min_bytes
             if large and storage_of(out) is not None:
-                noise = self._store.noise.get(int(node._sequence_nr()))
-                for t in calls.add(node, out, func, args, kwargs, noise):
-                    self._store.pin(t)
+                noise = self._store.noise.get(node._sequence_nr())
+                call = calls.add(node, out, func, args, kwargs, noise)
+                if call is not None:
+                    self._store.pin(out)
+                    for operand in call.operands:
+                        if operand.key[0] not in self._store.pinned:
+                            t = operand.now()
+                            if t is not None:
+                                self._store.pin(t)
 
     def expose(self, t: object) -> None:
         """The user gets this tensor's memory under another version, or under none."""
@@ -181,15 +202,13 @@ class ForwardPass:
             self._store.pin(t)
         self.copies.returned(tensors)
 
-    def _look(self, node: Any, plan: Plan, slot: Slot, raw: Any, call: object) -> None:
-        """Most tensors are small or weights: leave them early and cheaply."""
-        t = raw.data
-        kind = type(t)
-        if kind is nn.Parameter or t is None:
-            return
-        if kind is Tensor and type(t._base) is nn.Parameter:
-            return
-        storage = storage_of(t)
+    def _look(self, node: Any, plan: Plan, slot: Slot, raw: Any, t: Any, call: object) -> None:
+        """A saved tensor: most are small."""
+        try:  # `storage_of`, written out for the usual kind
+            usual = type(t) is Tensor and not t.is_nested
+            storage = t.untyped_storage() if usual else storage_of(t)
+        except RuntimeError:
+            storage = None
         if storage is None:
             self.ledger.unseen[unseen(raw, t)] += 1
             return
@@ -197,7 +216,12 @@ class ForwardPass:
         # a number by itself: Python's own are saved so, and a tensor of ours would promote dtypes
         if nbytes < self._min_bytes or (not t.dim() and nbytes == t.element_size()):
             self.ledger.small[storage._cdata] = nbytes
-        elif self._running and storage._cdata not in self._weights.storages:
+        elif self._running:
+            known = self._known
+            if known is None:
+                known = self._known = self._weights.storages
+            if storage._cdata in known:
+                return
             rows = self.ledger.rows
             count, graded = len(rows), torch.is_grad_enabled()
             with DisableTorchFunction():
@@ -220,14 +244,17 @@ class ForwardPass:
         storage: torch.UntypedStorage,
         call: object,
     ) -> None:
-        maker = node_of(t)
+        try:  # `node_of`, written out
+            maker = t.grad_fn
+        except RuntimeError:
+            maker = None
         if is_parameter(t, maker):
             return
         if not is_ours(node, slot, raw, t):
             self.ledger.unseen[unseen(raw, t)] += 1
             return
-        part = None if self._part is None else self._part()
-        path = self._settings.paths.here(self.root, part)
+        root = None if self._root is None else self._root()
+        path = self._paths.here(root, None if self._part is None else self._part())
         if path is None:
             # The model is not running: an interrupt ended its forward without telling anyone.
             self._running = False
@@ -243,11 +270,12 @@ class ForwardPass:
         raw_bytes = self._store.count(want, storage)
         role = rule.role if rule else Role.EXACT
         row = self.ledger.open(path, plan.node, slot.name, role, plan.op, raw_bytes)
-        parts = parts_of(node, plan.op, slot.name, t, self._settings.policy.slice_bytes)
+        limit = self._slice_bytes
+        parts = 1 if limit is None else parts_of(node, plan.op, slot.name, t, limit)
         maker = maker if want.unit is t else node_of(want.unit)
         saved = Saved(node, raw, rule, want, row, maker, parts)
         if self._calls is not None:
-            self._store.savers.setdefault(want.key, set()).add(saved.number)
+            self._store.savers.setdefault(want.key, set()).add(node._sequence_nr())
         reader = self._store.keep(saved, self._decide(saved))
         if reader is not None:
             hook = unpack if parts == 1 else partial(read, parts=parts)

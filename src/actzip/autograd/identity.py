@@ -135,7 +135,9 @@ class Layout(NamedTuple):
 
     @staticmethod
     def of(t: Tensor) -> Layout:
-        return Layout(Place(t.size(), t.stride(), 0), t.dtype, t.device)
+        place = _tuple(Place, (t.size(), t.stride(), 0))
+        found: Layout = _tuple(Layout, (place, t.dtype, t.device))
+        return found
 
     def empty(self) -> Tensor:
         size, stride, _ = self.place
@@ -154,15 +156,19 @@ class Wanted(NamedTuple):
     def of(t: Tensor, name: int) -> Wanted:
         """`name`: of t's storage."""
         unit, place = (t, None) if t._base is None else unit_of(t)
-        return Wanted(t, unit, place, (name, unit._version, Place.of(unit), unit.dtype))
+        found: Wanted = _tuple(
+            Wanted, (t, unit, place, (name, unit._version, Place.of(unit), unit.dtype))
+        )
+        return found
 
     @property
     def layout(self) -> Layout:
         """That of the tensor itself."""
-        place = self.key[2]
-        if self.unit is not self.tensor or place.offset:
-            return Layout.of(self.tensor)
-        return Layout(place, self.key[3], self.tensor.device)
+        t, unit, _, (_, _, place, dtype) = self
+        if unit is not t or place.offset:
+            return Layout.of(t)
+        found: Layout = _tuple(Layout, (place, dtype, t.device))
+        return found
 
     @property
     def own(self) -> Key:
@@ -181,15 +187,15 @@ class Pins:
     """Storages whose names are not used again as long as this lives."""
 
     def __init__(self) -> None:
-        self._refs: dict[int, Any] = {}  # by name; an object for each would take four calls
+        self.refs: dict[int, Any] = {}  #: by name; an object for each would take four calls
 
     def add(self, storage: torch.UntypedStorage) -> None:
         name = storage._cdata
-        if name not in self._refs:
-            self._refs[name] = storage._weak_ref()
+        if name not in self.refs:
+            self.refs[name] = storage._weak_ref()
 
     def __del__(self, free: Any = free_weak) -> None:  # bound: modules may be gone at the end
-        for ref in self._refs.values():
+        for ref in self.refs.values():
             free(ref)
 
 
@@ -234,13 +240,12 @@ def is_cast(t: Tensor, args: list[Tensor], weights: set[int]) -> bool:
     constant of a weight's shape stays as it is.
     """
     base = t if t._base is None else t._base
-    return any(
-        a.dtype != t.dtype
-        and a.shape == base.shape
-        and (is_parameter(a, node_of(a)) or a.untyped_storage()._cdata in weights)
-        for a in args
-        if storage_of(a) is not None
-    )
+    for a in args:
+        if a.dtype == t.dtype or a.shape != base.shape or storage_of(a) is None:
+            continue
+        if is_parameter(a, node_of(a)) or a.untyped_storage()._cdata in weights:
+            return True
+    return False
 
 
 def source_of(copy: Node, args: list[Tensor]) -> Tensor | None:

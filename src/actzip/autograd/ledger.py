@@ -142,7 +142,7 @@ class Ledger:
     @property
     def coded_bytes(self) -> int:
         """Bytes of the payloads that this pass made."""
-        return sum(row.stored_bytes for row in self.rows if row.codec)
+        return sum([row.stored_bytes for row in self.rows if row.codec])
 
     @property
     def compressed(self) -> bool:

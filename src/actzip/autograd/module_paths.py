@@ -50,12 +50,16 @@ class Paths:
     def __init__(self) -> None:
         self._names: weakref.WeakKeyDictionary[nn.Module, dict[int, str]]
         self._names = weakref.WeakKeyDictionary()
+        # the root that was asked for last, and its names
+        self._last: tuple[weakref.ref[nn.Module], dict[int, str]] | None = None
         self._at = 0  # id of the frame in which a root was met last: where to ask first
 
     def here(self, root: nn.Module | None, running: nn.Module | None = None) -> str | None:
         """The path of the innermost module from the root; None when `running`, the root or a part
         of it that is called without it, is not running."""
-        frame = _call(sys._getframe(_OURS))
+        frame: FrameType | None = sys._getframe(_OURS)
+        while frame is not None and frame.f_code is not _CALL:  # `_call`, written out
+            frame = frame.f_back
         if frame is None:
             return "" if root is None else None
         module = frame.f_locals["self"]
@@ -63,6 +67,9 @@ class Paths:
             root = _modules(frame)[-1]
         elif module is not (running or root) and not self._runs(running or root, frame.f_back):
             return None
+        last = self._last
+        if last is not None and last[0]() is root and (name := last[1].get(id(module))) is not None:
+            return name
         return self._name(root, module)
 
     def inside(self, root: nn.Module | None) -> str:
@@ -78,13 +85,16 @@ class Paths:
 
         To ask a frame for its module costs more than to go on to the next.
         """
-        for hint in (True, False):
-            outer = _call(frame)
-            while outer is not None:
-                if (id(outer) == self._at or not hint) and outer.f_locals["self"] is root:
-                    self._at = id(outer)
-                    return True
-                outer = _call(outer.f_back)
+        at, outer = self._at, frame
+        while outer is not None:
+            if outer.f_code is _CALL and id(outer) == at and outer.f_locals["self"] is root:
+                return True
+            outer = outer.f_back
+        while frame is not None:
+            if frame.f_code is _CALL and frame.f_locals["self"] is root:
+                self._at = id(frame)
+                return True
+            frame = frame.f_back
         return False
 
     def _name(self, root: nn.Module, module: nn.Module) -> str:
@@ -93,6 +103,7 @@ class Paths:
             names = {id(m): name for name, m in root.named_modules()}
             names.setdefault(id(module), f"<{type(module).__name__}>")
             self._names[root] = names
+        self._last = weakref.ref(root), names
         return names[id(module)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,12 +17,20 @@ from actzip.autograd.slots import Node, op, slots_of
 from actzip.autograd.stored import Stored
 from actzip.codecs.base import Payload
 from actzip.control import batchnorm_trail
-from actzip.control.backward import Backward, ErrorWeights, PartialBackward, energy_of
+from actzip.control.backward import (
+    Backward,
+    ErrorWeights,
+    PartialBackward,
+    energy_of,
+    in_rows,
+    of_samples,
+    some,
+)
 from actzip.control.error import error_weights
 from actzip.control.layers import Route
 from actzip.control.op import Kind, Op
 from actzip.control.propagation import nonzero
-from actzip.control.reading import Groups, Reading, reading
+from actzip.control.reading import Groups, InParts, Reading, reading
 from actzip.control.statistics import Statistics
 from actzip.torch_private import DisableTorchFunction
 
@@ -159,12 +168,17 @@ def _layers(reader: Reader) -> list[str]:
 
 def _read(b: Backward, reader: Reader, sources: list[Stored]) -> dict[Stored, Reading] | None:
     """What this backward says of the stored tensors; None when there is no formula."""
+    alone = sources == [reader.stored]
+    if alone and (in_parts := _as_stored(b, reader)) is not None:
+        seen, cut = in_parts
+        made = functools.partial(_of_samples, seen, cut)
+        return {reader.stored: _reading(b, made, seen.x, reader.stored)}
     w = error_weights(b)
     if w is None:
         return None
     x, parameter, travels = (reader.lift(t) for t in (b.x, w.parameter, w.input))
     assert x is not None, "a tensor that is there was lifted to nothing"
-    if sources == [reader.stored]:
+    if alone:
         w = type(w)(parameter, travels, w.worst_parameter, w.worst_input)
         return {reader.stored: _reading(b, w, x, reader.stored)}
     values = {stored: stored.tensor() for stored in sources}
@@ -172,6 +186,26 @@ def _read(b: Backward, reader: Reader, sources: list[Stored]) -> dict[Stored, Re
     each_w = {s: type(w)(pulled[0].get(s), pulled[1].get(s), None, None) for s in sources}
     found = {s: _reading(b, each_w[s], values[s], s) for s in sources}
     return {s: _as_read(r, b, w, len(sources)) for s, r in found.items()}
+
+
+def _as_stored(b: Backward, reader: Reader) -> tuple[Backward, tuple[str, ...]] | None:
+    """The backward in the shape of the stored tensor, and what is cut with it, if some samples of
+    that can be looked at alone."""
+    if reader.is_reshaped and reader.stored.place is not None:
+        reshaped = in_rows(b, reader.stored.place.size)
+        if reshaped is None:
+            return None
+        b = reshaped
+    elif not reader.is_whole:
+        return None
+    cut = of_samples(b)
+    return None if cut is None else (b, cut)
+
+
+def _of_samples(b: Backward, cut: tuple[str, ...], first: int, last: int) -> ErrorWeights:
+    w = error_weights(some(b, cut, first, last))
+    assert w is not None, "an op with a formula"
+    return w
 
 
 def _as_read(r: Reading, b: Backward, w: ErrorWeights, sources: int) -> Reading:
@@ -186,15 +220,25 @@ def _as_read(r: Reading, b: Backward, w: ErrorWeights, sources: int) -> Reading:
     return replace(r, power=torch.tensor(power if pulled > 0 else 0.0, dtype=torch.float64))
 
 
-def _reading(b: Backward, w: ErrorWeights, x: Tensor, stored: Stored) -> Reading:
+def _reading(b: Backward, w: ErrorWeights | InParts, x: Tensor, stored: Stored) -> Reading:
     assert isinstance(stored.value, Payload), "an error is a code's"
     grouping = stored.value.codec.grouping()
     uneven = unevenness(stored, x)
     if uneven is not None:
-        own, travels = (None if t is None else t * uneven for t in (w.parameter, w.input))
-        w = replace(w, parameter=own, input=travels)
+        w = _times(w, uneven)
     groups = None if grouping is None else Groups(grouping[0], by_sample=grouping[1])
     return reading(b, w, x, groups)
+
+
+def _times(w: ErrorWeights | InParts, uneven: Tensor) -> ErrorWeights | InParts:
+    if not isinstance(w, ErrorWeights):
+        return lambda first, last: _scaled(w(first, last), uneven[first:last])
+    return _scaled(w, uneven)
+
+
+def _scaled(w: ErrorWeights, uneven: Tensor) -> ErrorWeights:
+    own, travels = (None if t is None else t * uneven for t in (w.parameter, w.input))
+    return replace(w, parameter=own, input=travels)
 
 
 class _Look:

@@ -6,6 +6,7 @@ it, a cast or reordered copy, two values that stand in for the bits of a mask, o
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from actzip.autograd.identity import Layout, Place
 from actzip.autograd.stored import Stored
 from actzip.autograd.transforms import is_transforming, untransformed
 from actzip.codecs.base import Payload
+from actzip.codecs.memory_order import row_major
 from actzip.torch_private import dispatch_modes, transform_level
 
 
@@ -162,18 +164,40 @@ class Reader:
         elif torch.is_grad_enabled():  # with create_graph
             with torch.no_grad():
                 t = self._made()
-        else:
-            t = self._made()
+        else:  # as `_made` does
+            recipe, stored = self.recipe, self.stored
+            t = stored.tensor() if recipe is WHOLE else recipe.make(stored, self.like)
+            place, dtype, _ = self.like
+            if t.dtype != dtype or t.size() != place.size or t.stride() != place.stride:
+                self._refuse(t)
         if self.seen is not None:
             self.seen(t)
         return t
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether element i of what is read is element i of the stored tensor."""
+        place = self.stored.place
+        return place is not None and self.recipe.is_whole(self.like, place.size)
+
+    @property
+    def is_reshaped(self) -> bool:
+        """Whether what is read is all of the stored tensor, in the same order, in another shape."""
+        stored, read = self.stored.place, self.like.place
+        if stored is None or type(self.recipe) is not View or self.recipe.place is None:
+            return False
+        if self.recipe.place.offset or math.prod(stored.size) != math.prod(read.size):
+            return False
+        return stored.stride == row_major(stored.size) and read.stride == row_major(read.size)
+
     def lift(self, w: Tensor | None) -> Tensor | None:
         """Numbers for each element that is read, brought to the shape of the stored tensor."""
         place = self.stored.place
-        if w is None or place is None or self.recipe.is_whole(self.like, place.size):
+        if w is None or place is None or self.is_whole:
             return w
         size, stride, _ = place
+        if self.is_reshaped:
+            return w.expand(self.like.place.size).reshape(size)
         full = torch.zeros(size, dtype=w.dtype, device=w.device)
         if stride != full.stride():
             full = torch.empty_strided(size, stride, dtype=w.dtype, device=w.device).zero_()
@@ -183,12 +207,16 @@ class Reader:
     def _made(self) -> Tensor:
         t, (place, dtype, _) = self.recipe.make(self.stored, self.like), self.like
         if t.dtype != dtype or t.size() != place.size or t.stride() != place.stride:
-            raise RuntimeError(
-                f"actzip gave back {t.dtype} {tuple(t.size())} strides {tuple(t.stride())} for "
-                f"{dtype} {tuple(place.size)} strides {place.stride}; this is a bug in "
-                "actzip, please report it with the model"
-            )
+            self._refuse(t)
         return t
+
+    def _refuse(self, t: Tensor) -> None:
+        place, dtype, _ = self.like
+        raise RuntimeError(
+            f"actzip gave back {t.dtype} {tuple(t.size())} strides {tuple(t.stride())} for "
+            f"{dtype} {tuple(place.size)} strides {place.stride}; this is a bug in "
+            "actzip, please report it with the model"
+        )
 
 
 #: A saved slot's hook.

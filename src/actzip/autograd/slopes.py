@@ -15,7 +15,7 @@ from actzip.methods.base import Role
 
 def coded(stored: Stored) -> list[Stored]:
     """The tensors whose codes its values have errors of: its own, or those it is made from."""
-    if not isinstance(stored.value, Derivation):
+    if type(stored.value) is not Derivation:
         return [stored] if isinstance(stored.value, Payload) else []
     found = stored.value.sources
     return [s for s in found if s.role is not Role.EXACT and isinstance(s.value, Payload)]

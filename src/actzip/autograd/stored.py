@@ -215,31 +215,31 @@ class Stored:
         return values
 
     def decode(self, payload: Payload) -> Tensor:
-        payload = bring(payload)
-        return payload.codec.decode(payload, self.room(payload))
+        if "away" in payload.__dict__:
+            payload = bring(payload)
+        device = payload.data.device
+        room = self.buffers.empty(payload.shape, payload.stride, payload.dtype, device)
+        return payload.codec.decode(payload, room)
 
     def mask(self, payload: Payload) -> Tensor:
         """Which elements were not zero, read from the codes."""
         payload = bring(payload)
-        return payload.codec.mask(payload, out=self.room(payload))
-
-    def room(self, payload: Payload) -> Tensor:
-        """Memory for the decoded tensor."""
         device = payload.data.device
-        return self.buffers.empty(payload.shape, payload.stride, payload.dtype, device)
+        room = self.buffers.empty(payload.shape, payload.stride, payload.dtype, device)
+        return payload.codec.mask(payload, out=room)
 
 
 class StoredByKey:
     """Stored tensors that are still there, by their keys; a WeakValueDictionary that does not tidy
     up takes a third of the time, and a pass is soon over."""
 
-    __slots__ = ("_refs",)
+    __slots__ = ("refs",)
 
     def __init__(self) -> None:
-        self._refs: dict[Key, weakref.ref[Stored]] = {}
+        self.refs: dict[Key, weakref.ref[Stored]] = {}
 
     def get(self, key: Key) -> Stored | None:
-        ref = self._refs.get(key)
+        ref = self.refs.get(key)
         return None if ref is None else ref()
 
     def __getitem__(self, key: Key) -> Stored:
@@ -249,16 +249,16 @@ class StoredByKey:
         return stored
 
     def __setitem__(self, key: Key, stored: Stored) -> None:
-        self._refs[key] = weakref.ref(stored)
+        self.refs[key] = weakref.ref(stored)
 
     def __delitem__(self, key: Key) -> None:
-        del self._refs[key]
+        del self.refs[key]
 
     def __contains__(self, key: Key) -> bool:
         return self.get(key) is not None
 
     def clear(self) -> None:
-        self._refs.clear()
+        self.refs.clear()
 
 
 class Pool:

@@ -5,7 +5,7 @@ Carries out decisions, and writes down who holds the bytes.
 
 from __future__ import annotations
 
-from collections import Counter
+import weakref
 
 import torch
 from torch import Tensor
@@ -23,8 +23,11 @@ from actzip.autograd.sliced_tensor import beside, cut
 from actzip.autograd.stored import Kept, Pool, Source, Stored, StoredByKey
 from actzip.codecs import BitMask, Keep
 from actzip.codecs.base import Codec, Payload
+from actzip.codecs.registry import told
 from actzip.memory.host_copies import Lane
 from actzip.methods.base import STRENGTH, Role
+
+_KEEP, _BITS = Keep(), BitMask()
 
 
 class TensorStore:
@@ -32,19 +35,21 @@ class TensorStore:
 
     def __init__(self, pool: Pool, seed: int, swap: bool):
         self._pool = pool
-        self._allocate = pool.slabs.allocate
+        self._allocate, self._devices = pool.slabs.allocate, pool.devices
         self._seeds = seeds(seed)
         self._lane = Lane() if swap else None
         self._stored = StoredByKey()
         self.get = self._stored.get  #: what is stored of a key
+        self._refs = self._stored.refs  # the same, for who asks for every tensor
         self._values: dict[Key, Row] = {}  # whose values they are
         self._bits: dict[Key, Row] = {}  # whose mask it is
         self._kept: dict[int, Row] = {}  # whose is the storage that autograd keeps
         self._exposed: set[int] = set()  # storages that can be edited without a new version
         self._raw, self._rest = Tally(), Tally()
         self._pins = Pins()
+        self.pinned = self._pins.refs  #: by the names of the storages
         self.left: dict[Key, list[Saved]] = {}  #: autograd keeps it itself
-        self.left_in: Counter[int] = Counter()  #: how many such keys a storage has
+        self.left_in: dict[int, int] = {}  #: how many such keys a storage has
         self.savers: dict[Key, set[int]] = {}  #: the nodes that saved it
         self.noise: dict[int, Operand] = {}  #: what the node of a dropout saved
         self.deferred = DeferredMask()
@@ -62,8 +67,10 @@ class TensorStore:
 
     def count(self, want: Wanted, storage: torch.UntypedStorage) -> int:
         """Bytes that saving it keeps alive, in its storage, and no tensor saved before does."""
-        self._pins.add(storage)
-        return self._raw.add(want.tensor, want.own, storage.nbytes())
+        if want.key[0] not in self.pinned:
+            self._pins.add(storage)
+        own = want.key if want.unit is want.tensor else want.own
+        return self._raw.add(want.tensor, own, storage.nbytes())
 
     def pin(self, t: Tensor) -> None:
         """Keep the name of its storage from being used again while this pass lasts."""
@@ -87,7 +94,8 @@ class TensorStore:
 
         `now` is the tensor as it is at this moment, if it is still there.
         """
-        stored = self._stored.get(key)
+        ref = self._refs.get(key)
+        stored = None if ref is None else ref()
         if stored is None and not self.left:
             return None
         if key in self.left:
@@ -126,12 +134,12 @@ class TensorStore:
         """A payload, with a seed of its own unless one is given."""
         seed = next(self._seeds) if seed is None else seed
         payload = codec.encode(t, seed=seed, allocate=self._allocate)
-        self._pool.devices.add(t.device)
+        self._devices.add(t.device)
         return payload if self._lane is None else send(payload, self._lane)
 
     def pack(self, t: Tensor, parts: int) -> Payload:
         """One bit per element."""
-        return self.encode(t, cut(BitMask(), parts), seed=0)
+        return self.encode(t, cut(_BITS, parts), seed=0)
 
     def settle(self) -> None:
         """Something else than a layer comes: a ReLU's result that waits is stored as it is now."""
@@ -184,7 +192,7 @@ class TensorStore:
             self.left[key].append(saved)
         else:
             self.left[key] = [saved]
-            self.left_in[key[0]] += 1
+            self.left_in[key[0]] = self.left_in.get(key[0], 0) + 1
         stored = self._stored.get(key)
         if stored is not None and not stored.copied:
             stored.replace(Role.EXACT, Kept.of(unit))
@@ -238,9 +246,12 @@ class TensorStore:
     def _put(self, saved: Saved, payload: Payload, role: Role) -> Stored:
         """Keep this payload for the tensor, and what its other readers need beside it."""
         row, (_, unit, _, key) = saved.row, saved.want
-        stored = self._stored.get(key)
+        ref = self._refs.get(key)
+        stored = None if ref is None else ref()
         if stored is None:
-            stored = self._stored[key] = self.new(role, payload)
+            pool = self._pool
+            stored = Stored(pool.buffers, role, payload, None, pool.live)
+            self._refs[key] = weakref.ref(stored)
         else:
             _hand_over(self._values.get(key), row)
             bits = stored.bits
@@ -252,8 +263,9 @@ class TensorStore:
             stored.replace(role, payload, bits=bits)
         stored.site = row.site.name
         self._values[key] = row
-        row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
-        row.precision = payload.codec.precision()
+        known = payload.codec.__dict__.get("_told")
+        row.codec, row.precision = told(payload.codec) if known is None else known
+        row.stored_bytes = payload.nbytes
         return stored
 
     # -- what a derivation needs -----------------------------------------------------------
@@ -268,7 +280,7 @@ class TensorStore:
 
     def take(self, key: Key, stored: Stored, unit: Tensor) -> None:
         """Store exactly what autograd kept by itself, and serve its slots from there."""
-        payload = self.encode(unit, Keep())
+        payload = self.encode(unit, _KEEP)
         saves = self.left.pop(key)
         self.left_in[key[0]] -= 1
         holder = saves[0].row
@@ -286,7 +298,7 @@ class TensorStore:
 
     def add(self, key: Key, stored: Stored, unit: Tensor, row: Row) -> None:
         """Store exactly what nobody had, for this row's derivation."""
-        payload = self.encode(unit, Keep())
+        payload = self.encode(unit, _KEEP)
         self._own(key, stored, payload, row)
         row.codec, row.stored_bytes = repr(payload.codec), row.stored_bytes + payload.nbytes
 

@@ -85,6 +85,7 @@ class Watcher(TorchFunctionMode):
         with untransformed():
             self.forward_pass = self._begin()
         self._deferred = self.forward_pass.deferred
+        self._pending = self.forward_pass.copies.pending
         self._last = self._highest = _sequence_now()
         self._ahead = {_LEAF}
         self._others: list[range] = []  # nodes made while it was paused
@@ -126,15 +127,23 @@ class Watcher(TorchFunctionMode):
             return out
         try:
             if isinstance(out, Tensor):
-                node = node_of(out)
+                try:  # `node_of`, written out: every op asks
+                    node = out.grad_fn
+                except RuntimeError:
+                    return out
                 # a number that was seen: the call made no node, as an edit under no_grad does not
                 if node is not None and (number := node._sequence_nr()) > self._last:
-                    self._made(node, number, func, args, kwargs, out)
+                    if self.forward_pass.derives and number == self._highest + 1:
+                        self._made(node, number, func, args, kwargs, out)
+                    else:
+                        self._walk(node, number, args, kwargs)
+                    if self._pending:
+                        self.forward_pass.returned(out)
             elif isinstance(out, (tuple, list)):
                 for item in out:
                     if isinstance(item, Tensor) and (node := node_of(item)) is not None:
                         self._walk(node, node._sequence_nr(), args, kwargs)
-                if self.forward_pass.copies.pending:
+                if self._pending:
                     self.forward_pass.returned(out)
         except Exception as error:
             if not self.forward_pass.contain(error):
@@ -144,19 +153,16 @@ class Watcher(TorchFunctionMode):
     def _made(
         self, node: Any, number: int, func: Any, args: tuple[Any, ...], kwargs: Any, out: Tensor
     ) -> None:
-        """The node of a call's result: if the call made no other, it can perhaps be made again."""
+        """The only node that a call made: perhaps its result can be made again."""
         forward_pass = self.forward_pass
-        alone = number == self._highest + 1 and forward_pass.derives
         late = False  # made from what its node saves, which must be looked at first
-        if alone and forward_pass.is_cheap(node) and get_tracing_state() is None:
+        if type(node).__name__ in forward_pass.cheap and get_tracing_state() is None:
             late = drops(func)
             if not late:
                 forward_pass.made(node, func, args, kwargs, out)
         self._walk(node, number, args, kwargs)
         if late:
             forward_pass.made(node, func, args, kwargs, out)
-        if forward_pass.copies.pending:
-            forward_pass.returned(out)
 
     def _before(self, func: Any, args: tuple[Any, ...], inside: bool) -> None:
         """What must be done before the op runs, perhaps inside a transform."""
@@ -194,12 +200,19 @@ class Watcher(TorchFunctionMode):
         """Visit this node, the one of that number, and what is new behind it."""
         if get_tracing_state() is not None:
             return  # torch.jit.trace would record what we do
-        forward_pass = self.forward_pass
-        if number == self._last + 1:  # numbers are given in turn: no other is new
+        forward_pass, before, behind = self.forward_pass, number - self._last, None
+        if before == 2 and len(self._ahead) == 1 and not self._others:
+            for parent, _ in node.next_functions:  # mostly a Linear's transposed weight
+                if parent is not None and parent._sequence_nr() == number - 1:
+                    behind = parent
+                    break
+        if before == 1 or behind is not None:  # numbers are given in turn: no other is new
             self._last = number
             if number > self._highest:
                 self._highest = number
             forward_pass.visited = True
+            if behind is not None and type(behind) not in IDLE:
+                forward_pass.visit(behind, number - 1, args, kwargs)
             if type(node) not in IDLE:
                 forward_pass.visit(node, number, args, kwargs)
             return

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import weakref
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from actzip.autograd.identity import storage_of
+
+_USUAL = (Tensor, nn.Parameter)
 
 
 class Weights:
@@ -33,9 +36,13 @@ def _storages(root: nn.Module) -> set[int]:
     while waiting:
         module = waiting.pop()
         for t in (*module._parameters.values(), *module._buffers.values()):
-            storage = None if t is None else storage_of(t)
+            if t is None:
+                continue
+            # asked at once where it is of the usual kind: a call for each would cost more
+            usual = type(t) in _USUAL and t.layout is torch.strided and not t.is_nested
+            storage = t.untyped_storage() if usual else storage_of(t)
             if storage is not None:
-                found.add(int(storage._cdata))
+                found.add(storage._cdata)
         for child in module._modules.values():
             if child is not None and child not in seen:
                 seen.add(child)

@@ -41,7 +41,7 @@ __all__ = ["Allocate", "Codec", "Payload", "PayloadError", "fresh", "ours"]
 _SEED_BITS = 0xFFFFFFFFFFFFFFFF
 
 #: What the kernels compute with.
-_FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,10 @@ class Codec(ABC):
         self, payload: Payload, out: Tensor | None, fill: Callable[[Payload, Tensor], None]
     ) -> Tensor:
         """Have `fill` write a dense tensor in the order of the original's memory."""
-        out = self._room(payload, out)
+        if out is None or not payload.made_here or payload.codec is not self:
+            out = self._room(payload, out)
+        else:
+            self._check_out(payload, out)
         if out.stride() != payload.stride:
             # elements are stored in the order of the original's memory, not of this one's
             return out.copy_(self._write(payload, None, fill))
@@ -220,7 +223,7 @@ class Codec(ABC):
 
         Its dtype, shape and strides decide; x may be on the meta device.
         """
-        if x.dtype not in _FLOATS:
+        if x.dtype not in FLOATS:
             raise TypeError(
                 f"{type(self).__name__} needs a floating tensor of 16 to 64 bits, got {x.dtype} "
                 f"of shape {tuple(x.shape)}; integers are stored exactly with Index(), booleans "

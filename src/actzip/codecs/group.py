@@ -10,7 +10,7 @@ from torch import Tensor
 
 from actzip import checks, kernels
 from actzip.codecs import error_model
-from actzip.codecs.base import Codec
+from actzip.codecs.base import FLOATS, Codec
 from actzip.codecs.each import mapped, mean
 from actzip.codecs.group_entropy import squeeze, unsqueeze
 from actzip.codecs.memory_order import as_it_lies, dense
@@ -73,7 +73,8 @@ class Group(Codec):
         return self.group_size, isinstance(self.bits, tuple)
 
     def check(self, x: Tensor) -> None:
-        Codec.check(self, x)
+        if x.dtype not in FLOATS:
+            Codec.check(self, x)
         if isinstance(self.bits, tuple) and (x.dim() == 0 or x.shape[0] != len(self.bits)):
             raise ValueError(
                 f"Group was given bits for {len(self.bits)} samples, got a tensor of shape "
@@ -149,12 +150,8 @@ class Group(Codec):
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor | Coded:
         layout, kernel = self._layout(x), kernels.of(x, "group")
 
-        def encode(data: Tensor) -> int | Tensor:
-            return kernel.encode(x, layout, seed, data)
-
-        def store_raw(data: Tensor) -> None:
-            kernel.store_raw(x, layout, data)
-
+        encode = functools.partial(kernel.encode, x, layout, seed)
+        store_raw = functools.partial(kernel.store_raw, x, layout)
         size = layout.offsets[-1]
         if self.entropy:
             return squeeze(exactly(x, size, fresh, encode, store_raw), layout, allocate)

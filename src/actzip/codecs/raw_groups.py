@@ -32,7 +32,9 @@ def with_raw(
             return data
         store_raw(data)
         return Coded(data, word=word, most=most, unit=item)
-    return exactly(x, size, allocate, encode, store_raw)
+    data = allocate(size, x.device)
+    raw = int(encode(data))
+    return _larger(x, data, raw, allocate, store_raw) if raw else data
 
 
 def exactly(
@@ -45,8 +47,13 @@ def exactly(
     """The same with no spare byte, on any device: the host reads how many elements are raw."""
     data = allocate(size, x.device)
     raw = int(encode(data))
-    if not raw:
-        return data
+    return _larger(x, data, raw, allocate, store_raw) if raw else data
+
+
+def _larger(
+    x: Tensor, data: Tensor, raw: int, allocate: Allocate, store_raw: Callable[[Tensor], None]
+) -> Tensor:
+    size = data.numel()
     larger = allocate(size + raw * x.element_size(), x.device)
     larger[:size] = data
     store_raw(larger)

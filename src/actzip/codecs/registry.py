@@ -43,6 +43,12 @@ def _repr(codec: Codec) -> str:
     return str(known["_short"])
 
 
+def told(codec: Codec) -> tuple[str, tuple[str, float] | None]:
+    """What a report says of a codec, its repr and its precision, worked out once."""
+    known = codec.__dict__["_told"] = repr(codec), codec.precision()
+    return known
+
+
 def _short(codec: Codec) -> str:
     """The code that makes the codec: its first option, and those that are not the default."""
     said = []

@@ -15,7 +15,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from actzip.control.backward import Backward, ErrorWeights, Formula, chunks, wide
+from actzip.control.backward import (
+    Backward,
+    ErrorWeights,
+    Formula,
+    by_sample,
+    chunks,
+    wide,
+)
 
 #: From some rows of the stored tensor and of the gradient that came to the gradient given.
 Gradient = Callable[[Tensor, Tensor], Tensor]
@@ -64,6 +71,7 @@ def _by_rows(b: Backward, gradient: Gradient, count: int) -> Tensor:
 def elementwise(f: Callable[[Tensor, Backward], Tensor]) -> Formula:
     """y = f(x) saved as x: gX = f′(x)·gY, w = f″(x)²·gY²; worst case: the sum of w."""
 
+    @by_sample()
     def formula(b: Backward) -> ErrorWeights:
         def gradient(x: Tensor, gy: Tensor) -> Tensor:
             (g,) = torch.autograd.grad(f(x, b), x, gy, create_graph=True)
@@ -77,6 +85,7 @@ def elementwise(f: Callable[[Tensor, Backward], Tensor]) -> Formula:
 def of_result(slope: Callable[[Tensor], Tensor]) -> Formula:
     """y = f(x) saved as y: gX = slope(y)·gY."""
 
+    @by_sample()
     def formula(b: Backward) -> ErrorWeights:
         return _diagonal(b, lambda y, gy: slope(y) * gy)
 
@@ -98,6 +107,7 @@ def factor(target: int) -> Formula:
     In x·x one error is in both gradients, and they add up: twice as much of each.
     """
 
+    @by_sample()
     def formula(b: Backward) -> ErrorWeights:
         if not b.gives(target):
             return ErrorWeights()
@@ -119,6 +129,7 @@ def _dim(b: Backward) -> int:
     return _signed(b.saved["dim"]) % b.x.dim()
 
 
+@by_sample()
 def softmax(b: Backward) -> ErrorWeights:
     """gX = y·(gY − s), s = Σ gY·y: w = (gY − s)² − 2·y·gY·(gY − s) + gY²·Σ y²."""
     if not b.gives(0):
@@ -133,6 +144,7 @@ def softmax(b: Backward) -> ErrorWeights:
     return ErrorWeights(input=_in_parts(b, weights, dim))
 
 
+@by_sample()
 def log_softmax(b: Backward) -> ErrorWeights:
     """gX = gY − exp(y)·Σ gY."""
     if not b.gives(0):
@@ -177,6 +189,7 @@ def _signed(dim: int) -> int:
     return dim - 2**64 if dim >= 2**63 else dim
 
 
+@by_sample("result1")
 def rms_norm(b: Backward) -> ErrorWeights:
     """gX = r·(h − x̃·m), h = γ·gZ, m = mean(h·x̃), over rows of M elements, r kept exactly:
     w = r⁴·(m² + 2·m·x̃·h/M + h²·‖x̃‖²/M²), and r²·gZ² for gγ."""

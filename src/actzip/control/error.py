@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import grad
 
-from actzip.control.backward import Backward, ErrorWeights, chunks, wide
+from actzip.control.backward import Backward, ErrorWeights, by_sample, chunks, wide
 
 
 def error_weights(b: Backward) -> ErrorWeights | None:
@@ -180,6 +180,7 @@ def _scale_gradient(b: Backward, r: Tensor) -> Tensor:
     return total * r
 
 
+@by_sample("result1", "result2")
 def layer_norm(b: Backward) -> ErrorWeights:
     """Each row of M elements by itself."""
     gamma, shape = b.saved.get("weight"), tuple(b.saved["normalized_shape"])
@@ -187,6 +188,7 @@ def layer_norm(b: Backward) -> ErrorWeights:
     return _row_norm(b, x, gz, None if gamma is None else gamma.reshape(1, -1), groups=1)
 
 
+@by_sample("result1", "result2")
 def group_norm(b: Backward) -> ErrorWeights:
     """Each group of channels of each sample by itself."""
     groups, gamma = int(b.saved["group"]), b.saved.get("weight")
@@ -221,6 +223,6 @@ def _row_norm(
     return ErrorWeights(
         parameter=own.view(b.x.shape) if has_scale else None,
         input=travels.view(b.x.shape) if b.gives(0) else None,
-        worst_parameter=own.sum() * rows if has_scale else None,
+        worst_parameter=own.sum() * (rows * b.times) if has_scale else None,
         worst_input=worst if b.gives(0) else None,
     )

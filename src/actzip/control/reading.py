@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
 
-from actzip.control.backward import Backward, ErrorWeights, energy_of, wide
+from actzip.control.backward import Backward, ErrorWeights, chunk, energy_of, wide
 from actzip.control.op import channel_dim
-
-_CHUNK = 1 << 18  #: elements looked at together: backward is where memory is shortest
 
 
 @dataclass(frozen=True)
@@ -140,15 +139,23 @@ class Groups:
     by_sample: bool
 
 
-def reading(b: Backward, w: ErrorWeights, x: Tensor, groups: Groups | None = None) -> Reading:
-    """What backward `b` says of the stored tensor x; w has been brought to x's shape."""
+#: The weights of some samples, from the first to the last (not included).
+InParts = Callable[[int, int], ErrorWeights]
+
+
+def reading(
+    b: Backward, w: ErrorWeights | InParts, x: Tensor, groups: Groups | None = None
+) -> Reading:
+    """What backward `b` says of the stored tensor x; w has been brought to x's shape, or is made
+    some samples at a time: it is as large as x."""
     x = x.unsqueeze(0) if x.dim() == 0 else x
     channel = channel_dim(b.op, x.dim())
     samples, channels = x.shape[0], x.shape[channel]
     own, travels = Sums(samples, channels), Sums(samples, channels)
     peak, power = torch.zeros(channels, dtype=torch.float64), 0.0
     mean_range = torch.zeros(samples, dtype=torch.float64)
-    step = max(1, _CHUNK * samples // max(1, x.numel()))
+    step = max(1, chunk(x.numel()) * samples // max(1, x.numel()))
+    worst: list[Tensor | None] = [None, None]
     others = [d for d in range(x.dim()) if d != channel % x.dim()]
     for first in range(0, samples, step):
         part = x[first : first + step].detach()
@@ -157,12 +164,22 @@ def reading(b: Backward, w: ErrorWeights, x: Tensor, groups: Groups | None = Non
         if ranges is not None:
             count = there.flatten(1).sum(1).clamp(min=1)
             mean_range[first : first + step] = ((ranges * there).flatten(1).sum(1) / count).cpu()
-        for sums, weight in ((own, w.parameter), (travels, w.input)):
+        if isinstance(w, ErrorWeights):
+            weights = _part(w.parameter, x, first, step), _part(w.input, x, first, step)
+        else:
+            some = w(first, first + part.shape[0])
+            weights, found = (some.parameter, some.input), (some.worst_parameter, some.worst_input)
+            worst = [_added(a, b) for a, b in zip(worst, found, strict=True)]
+            del some
+        for sums, weight in zip((own, travels), weights, strict=True):
             if weight is not None:
-                sums.add(first, _part(weight, x, first, step), there, channel, ranges)
+                sums.add(first, weight, there, channel, ranges)
+        del weights, weight, there, ranges
         largest = part.abs().amax(others) if others else part.abs()
         peak = torch.maximum(peak, largest.double().cpu())
         power += energy_of(part)
+    if isinstance(w, ErrorWeights):
+        worst = [w.worst_parameter, w.worst_input]
     total = own.sample.sum() + travels.sample.sum()
     zeros = own.zeros + travels.zeros
     return Reading(
@@ -170,8 +187,8 @@ def reading(b: Backward, w: ErrorWeights, x: Tensor, groups: Groups | None = Non
         input=travels.sample,
         channel_parameter=own.channel,
         channel_input=travels.channel,
-        worst_parameter=_worst(w.worst_parameter, own, x, channels),
-        worst_input=_worst(w.worst_input, travels, x, channels),
+        worst_parameter=_worst(worst[0], own, x, channels),
+        worst_input=_worst(worst[1], travels, x, channels),
         peak=peak,
         zeros=torch.tensor(zeros / max(float(total) + zeros, 1e-300), dtype=torch.float64),
         power=torch.tensor(power / max(1, b.x.numel()), dtype=torch.float64),
@@ -205,8 +222,14 @@ def _ranges(x: Tensor, groups: Groups, first: int) -> Tensor:
     return found.view(rows.shape).permute(back)
 
 
-def _part(weight: Tensor, x: Tensor, first: int, step: int) -> Tensor:
+def _added(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return b if a is None else a if b is None else a + b.detach().double().cpu()
+
+
+def _part(weight: Tensor | None, x: Tensor, first: int, step: int) -> Tensor | None:
     """The weights of some samples; one row of weights may stand for all of them."""
+    if weight is None:
+        return None
     while weight.dim() < x.dim():
         weight = weight.unsqueeze(0)
     return weight[first : first + step] if weight.shape[0] > 1 else weight

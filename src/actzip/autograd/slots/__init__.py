@@ -16,6 +16,7 @@ What the table does not know is never guessed at: it is kept exactly, counted, a
 from actzip.autograd.slots.lookup import (
     IDLE,
     PLANS,
+    TRAITS,
     Plan,
     Slot,
     element,
@@ -34,6 +35,7 @@ __all__ = [
     "IDLE",
     "PLANS",
     "RESHAPES",
+    "TRAITS",
     "VIEWS",
     "Mask",
     "Node",

@@ -36,7 +36,8 @@ TABLE: dict[str, Row] = {
     **views.ROWS,
 }
 _ADDED: dict[str, dict[str, Rule]] = {}  # by `register`; read first
-_OPS = {node: row.op for node, row in TABLE.items()}
+#: The traits of the ops that have a row.
+TRAITS = {node: row.op for node, row in TABLE.items()}
 _SLOTS: dict[type, tuple[str, ...]] = {}
 #: What `plan` said of the kinds of nodes that were looked at.
 PLANS: dict[type, Plan] = {}
@@ -80,7 +81,7 @@ def rule(node_name: str, slot: str) -> Rule | None:
 
 def op(node_name: str) -> Op:
     """The traits of an op by the name of its node; those of `UNKNOWN` when it has no row."""
-    return _OPS.get(node_name, UNKNOWN)
+    return TRAITS.get(node_name, UNKNOWN)
 
 
 def register(node: str, slot: str, role: Role | str) -> None:
