@@ -250,6 +250,7 @@ class TensorStore:
         stored.site = row.site.name
         self._values[key] = row
         row.codec, row.stored_bytes = repr(payload.codec), payload.nbytes
+        row.lengths = payload.lengths
         row.precision = payload.codec.precision()
         return stored
 
@@ -297,4 +298,5 @@ def _hand_over(owner: Row | None, holder: Row) -> None:
     """The bytes counted at `owner` are gone; it reads what `holder` holds."""
     if owner is not None and owner is not holder:
         owner.stored_bytes, owner.codec, owner.shared_with = 0, "", holder.name
+        owner.lengths = ()
         owner.fate = Fate.SHARED
