@@ -66,8 +66,8 @@ def test_differences_in_maps_among_other_blocks(
     assert_same(codec, x, 5, monkeypatch)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [1, 64, 130, 4096, 9000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("n", [65, 4200])
 def test_bytes_within_memory_for_the_worst_case(dtype: torch.dtype, n: int) -> None:
     """Whatever was there before: headers end anywhere in a word."""
     x = torch.randn(n).to(dtype)
