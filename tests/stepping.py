@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -67,9 +68,15 @@ def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers.Transfer, "arrived", lambda self: False)
 
 
-def reads(model: str, method: str, passes: int, **options: Any) -> Counter[str]:
+def reads(
+    model: str,
+    method: str,
+    passes: int,
+    before: Callable[[int], None] | None = None,
+    **options: Any,
+) -> Counter[str]:
     """The host's reads in the last of so many training steps, which neither looks at gradients nor
-    learns from a look."""
+    learns from a look. `before` is told before each step how many are left."""
     torch.manual_seed(0)
     net, x, y = MODELS[model]()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
@@ -83,6 +90,8 @@ def reads(model: str, method: str, passes: int, **options: Any) -> Counter[str]:
     object.__setattr__(session._policy, "begin", begins)
     found: Counter[str] = Counter()
     for i in range(passes):
+        if before is not None:
+            before(passes - i)
         with counted() if i == passes - 1 else nullcontext(found) as found:
             loss = F.cross_entropy(net(x).flatten(0, -2), y.flatten())
             loss.backward()

@@ -26,17 +26,23 @@ def choose(asked: str | None) -> torch.device:
     ValueError when it is not there."""
     if asked is None:
         return next(d for d in map(torch.device, ("cuda", "xpu", "mps", "cpu")) if count(d))
-    kind, _, number = asked.partition(":")
-    if kind not in TYPES or (number and not number.isdecimal()):
-        raise ValueError(f"unknown device: {asked!r}; allowed are {', '.join(TYPES)}, or cuda:1")
-    device, there = torch.device(asked), count(torch.device(kind))
+    device = named(asked)
+    there = count(torch.device(device.type))
     if (device.index or 0) >= there:
         build = torch.__version__
         raise ValueError(
-            f"the device {asked} is not there: torch {build} finds {there} of {kind}; "
+            f"the device {asked} is not there: torch {build} finds {there} of {device.type}; "
             "choose another, or install a torch that is built for it"
         )
     return device
+
+
+def named(asked: str) -> torch.device:
+    """The device of this name, whether it is there or not."""
+    kind, _, number = asked.partition(":")
+    if kind not in TYPES or (number and not number.isdecimal()):
+        raise ValueError(f"unknown device: {asked!r}; allowed are {', '.join(TYPES)}, or cuda:1")
+    return torch.device(asked)
 
 
 def count(device: torch.device) -> int:

@@ -41,6 +41,7 @@ class Numbers:
                 "no forward pass has finished yet; run the model in training mode with gradients "
                 "enabled, then ask again"
             )
+        self._totals.settle()
         return self._totals.last.stats()
 
     def totals(self) -> Stats:
@@ -52,7 +53,10 @@ class Numbers:
         graphs live at the same time add up, those of a gradient accumulation do not. Around code,
         without a model, each pass from backward to backward is then a step.
         """
-        return self.stats() if self._totals.last is None else self._totals.sums()
+        if self._totals.last is None:
+            return self.stats()
+        self._totals.settle()
+        return self._totals.sums()
 
     def report(self, *, depth: int | None = None, top: int | None = None) -> str:
         """`totals()` as a table of 80 columns: where the bytes went, by module, the largest first.

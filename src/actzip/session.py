@@ -253,6 +253,8 @@ class Session(Learning):
         ):
             return  # empty: the tail of a `with` after its last backward
         self._totals.finish(forward_pass)
+        if self._looks:
+            self._totals.settle()
         if self._looks or self._policy.wants_peak:
             stats = forward_pass.stats()
             self._policy.passed(stats.raw_bytes, stats.stored_bytes)

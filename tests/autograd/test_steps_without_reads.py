@@ -30,45 +30,19 @@ def _like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 #: The first pass is one that looks: it asks whether a factor is a dropout's.
 @pytest.mark.parametrize("model", list(MODELS))
 @pytest.mark.parametrize(
-    ("method", "passes"), [("fixed", 3), ("division", 3), ("lossless", 3), ("actnn", 7)]
+    ("method", "passes"),
+    [("fixed", 3), ("division", 3), ("lossless", 3), ("actnn", 7), ("comet", 9), ("acgc", 18)],
 )
 def test_no_read_in_an_ordinary_step(model: str, method: str, passes: int) -> None:
     found = reads(model, method, passes)
     # a CPU tensor without a producer may be an array's: its values are compared
     found.pop("autograd/stored.py: holds", None)
+    # element after element, if there are differences in maps at all; Triton's kernels do not ask
+    found.pop("kernels/reference/bounded_symbols.py: _add_up_in_maps", None)
     assert found == Counter()
 
 
-#: Sizes of these payloads follow from the values: one read for each tensor that is encoded, and
-#: one for each that is decoded, of where its chunks begin.
-_SIZED = {
-    ("resnet", "comet", 9): {
-        "kernels/reference/bounded.py: encode": 3,
-        "kernels/reference/bounded_symbols.py: _add_up_in_maps": 4,
-        "kernels/reference/bounded.py: decode": 4,
-    },
-    ("gpt", "comet", 9): {},
-    ("resnet", "acgc", 18): {
-        "kernels/reference/bounded.py: encode": 6,
-        "kernels/reference/bounded.py: decode": 7,
-    },
-    ("gpt", "acgc", 18): {
-        "kernels/reference/bounded.py: encode": 10,
-        "kernels/reference/bounded.py: decode": 11,
-    },
-}
-
-
-@pytest.mark.parametrize(("model", "method", "passes"), list(_SIZED))
-def test_methods_with_strict_bounds_read_the_sizes_of_their_payloads(
-    model: str, method: str, passes: int
-) -> None:
-    found = reads(model, method, passes)
-    found.pop("autograd/stored.py: holds", None)
-    assert found == _SIZED[model, method, passes]
-
-
-#: `auto` besides: the tables of entropy codes are made on the host, origins of sign-exact codes
+#: `auto`: the tables of entropy codes are made on the host, origins of sign-exact codes
 #: are options of a codec, and gradients of some parameters are sampled.
 _AUTO = {
     "autograd/sign_exact.py",
@@ -90,6 +64,24 @@ def test_auto_reads_in_entropy_codes_and_samples_of_gradients_only(model: str) -
     found = reads(model, "auto", 9)
     assert found
     assert {place.partition(":")[0] for place in found} <= _AUTO
+
+
+def test_statistics_count_what_payloads_take_and_not_the_worst_case(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stored() -> list[int]:
+        torch.manual_seed(0)
+        net, x, _y = MODELS["resnet"]()
+        with actzip.compress(net, "comet", min_bytes=256) as session:
+            for _ in range(2):
+                net(x).square().sum().backward()
+            rows = session.stats().sites
+        return [row.stored_bytes for row in rows if row.codec.startswith("Bounded")]
+
+    late = stored()
+    assert late
+    monkeypatch.setattr(unsettled, "reading_is_free", lambda device: True)
+    assert late == stored()
 
 
 def test_values_are_those_of_a_cpu_whenever_a_word_comes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,9 +189,10 @@ def test_a_tensor_that_did_not_fit_and_was_edited_fails_as_it_does_without_us() 
         x[4:20] = float("inf")  # more raw groups than there is room for
         with actzip.compress(net, "fixed", min_bytes=256) as session:
             loss = net(x).nan_to_num(0.0).sum()
-            assert session.stats().compressed
             if edited:
                 x.zero_()
+            else:
+                assert session.stats().compressed  # asks the device
             loss.backward()
 
     step(edited=False)

@@ -33,6 +33,7 @@ from actzip.codecs import (
     unsettled,
 )
 from actzip.codecs.serial import from_bytes, to_bytes
+from actzip.kernels import transfers
 from host_reads import counted
 
 NAN = float("nan")
@@ -77,6 +78,15 @@ WITHOUT: list[tuple[Codec, Tensor]] = [
     (Cast(torch.float16), maps() * 1e6),
     (Keep(), maps()),
     (Split(Group(2), 4), maps()),
+    *(
+        SIZED := [
+            (Bounded(0.01), maps()),
+            (Bounded(0.01, "nearest"), maps(torch.bfloat16)),
+            (FixedPoint(6), maps()),
+            (FixedPoint(6, skip_zeros=True), maps(nans=1)),
+            (Split(Bounded(0.01), 3), maps()),
+        ]
+    ),
 ]
 
 
@@ -114,12 +124,10 @@ def test_bytes_are_those_of_a_cpu(codec: Codec, x: Tensor, monkeypatch: pytest.M
 #: entropy coder of the reference is numpy.
 WITH: list[tuple[Codec, Tensor, int, int]] = [
     (Index(), indices(), 1, 0),
-    (Bounded(0.01), maps(), 1, 1),
+    (Bounded(0.01, predict="lorenzo"), maps(), 0, 2),  # a word, and whether there is a difference
     (Bounded(0.01, entropy=True), maps(), 8, 12),
     (Dithered(0.4), maps(), 12, 16),
     (Rectified(0.4), maps(), 12, 16),
-    (FixedPoint(6), maps(), 1, 1),
-    (FixedPoint(6, skip_zeros=True), maps(nans=1), 1, 1),
     (Group(2, entropy=True), maps(), 5, 10),
 ]
 
@@ -133,6 +141,44 @@ def test_reads_where_the_size_follows_from_the_values(
     with counted() as read:
         codec.decode(payload)
     assert (written.total(), read.total()) == (encode, decode), (written, read)
+
+
+@pytest.mark.parametrize(("codec", "x"), SIZED, ids=lambda v: repr(v)[:40])
+def test_memory_of_the_worst_case_is_given_back_when_the_size_is_known(
+    codec: Codec, x: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfers.Transfer, "arrived", lambda self: False)
+    payload = codec.encode(x, seed=3)
+    expected = codec.decode(payload)  # from where it is; its length is on the way
+    assert payload.nbytes > x.nbytes
+    unsettled.settle()
+    assert payload.nbytes < x.nbytes / 1.5
+    assert payload.lengths == ()
+    assert payload.data.untyped_storage().nbytes() == payload.data.numel()
+    assert torch.equal(payload.data, from_bytes(to_bytes(codec.encode(x, seed=3))).data)
+    assert torch.equal(codec.decode(payload).nan_to_num(7.0), expected.nan_to_num(7.0))
+
+
+def test_lengths_wait_no_longer_than_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = maps()
+    monkeypatch.setattr(unsettled, "HELD", 4 * x.nbytes)
+    monkeypatch.setattr(transfers.Transfer, "arrived", lambda self: False)
+    payloads = []
+    for _ in range(12):
+        payloads.append(Bounded(0.01).encode(x))
+        assert sum(bool(payload.lengths) for payload in payloads) <= 4
+    assert sum(bool(payload.lengths) for payload in payloads) >= 1
+
+
+def test_a_length_outlives_its_payload_and_holds_none_of_its_memory() -> None:
+    used = Bounded(0.01).encode(maps(), seed=3).used().numel()
+    payload = Bounded(0.01).encode(maps(), seed=3)
+    (length,), there = payload.lengths, weakref.ref(payload.data.untyped_storage())
+    del payload
+    gc.collect()
+    assert there() is None
+    unsettled.settle()
+    assert length.value == used
 
 
 def test_every_codec_is_here() -> None:

@@ -141,6 +141,7 @@ class Derivation(Source):
 
     def decided(self, doubt: Doubt, word: int) -> None:
         """Whether it comes back bit for bit is known now (codecs/unsettled.py)."""
+        self.doubt = None
         self.kept = doubt.x.clone() if word else None  # a snapshot: it may be edited
 
 

@@ -186,7 +186,7 @@ class ForwardPass:
         why = self._settings.failures.contain(error)
         for row in rows:
             row.reason, row.codec, row.shared_with, row.stored_bytes = why, "", "", row.raw_bytes
-            row.fate = Fate.LEFT
+            row.fate, row.lengths = Fate.LEFT, ()
         if why and not rows:
             self.ledger.unseen[why] += 1
         return bool(why)

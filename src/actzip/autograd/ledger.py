@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
 
+from actzip.codecs.lengths import Length
 from actzip.control.op import Op
 from actzip.methods.base import Role, Site, site
 
@@ -38,6 +39,13 @@ class Row:
     derived_from: str = ""  #: the sites whose tensors it is made again from
     recipe: str = ""  #: the last op of that
     count: int = 1  #: of the forward passes that the bytes are summed over
+    lengths: tuple[Length, ...] = ()  #: of its bytes, while only the device knows them
+
+    def settle(self) -> None:
+        """Count its bytes without what is known to be spare by now."""
+        if self.lengths and all(length.value is not None for length in self.lengths):
+            self.stored_bytes -= sum(length.spare for length in self.lengths)
+            self.lengths = ()
 
     @property
     def name(self) -> str:
@@ -152,6 +160,8 @@ class Ledger:
     def stats(self, weights: Container[int]) -> Stats:
         """The sums; `weights`: names of storages that are no activations."""
         small = sum(n for name, n in self.small.items() if name not in weights)
+        for row in self.rows:
+            row.settle()
         on_ctx: Counter[str] = Counter()
         for (node, _), nbytes in self.weights_on_ctx.items():
             on_ctx[node] += nbytes

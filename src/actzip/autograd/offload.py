@@ -18,6 +18,8 @@ def send(payload: Payload, lane: Lane) -> Payload:
     device = payload.data.device
     if accelerator.library(device) is None or is_capturing(device):
         return payload
+    if payload.lengths:
+        payload.used()  # memory of the worst case would take its time on the way
     away = lane.send(payload.data)
     for name, value in (("data", away.host), ("away", away)):
         object.__setattr__(payload, name, value)

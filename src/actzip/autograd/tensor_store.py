@@ -266,6 +266,7 @@ class TensorStore:
         known = payload.codec.__dict__.get("_told")
         row.codec, row.precision = told(payload.codec) if known is None else known
         row.stored_bytes = payload.nbytes
+        row.lengths = payload.lengths
         return stored
 
     # -- what a derivation needs -----------------------------------------------------------
@@ -312,4 +313,5 @@ def _hand_over(owner: Row | None, holder: Row) -> None:
     """The bytes counted at `owner` are gone; it reads what `holder` holds."""
     if owner is not None and owner is not holder:
         owner.stored_bytes, owner.codec, owner.shared_with = 0, "", holder.name
+        owner.lengths = ()
         owner.fate = Fate.SHARED

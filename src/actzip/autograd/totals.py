@@ -17,6 +17,7 @@ from torch.utils.hooks import RemovableHandle
 from actzip.autograd.forward_pass import ForwardPass
 from actzip.autograd.ledger import Stats
 from actzip.autograd.stored import Pool
+from actzip.codecs import unsettled
 
 
 class Totals:
@@ -60,6 +61,11 @@ class Totals:
             live = forward_pass.ledger.coded_bytes if alone else self._pool.nbytes
             self.step_peak = max(self.step_peak, live)
             self.peak = max(self.peak, live)
+
+    @staticmethod
+    def settle() -> None:
+        """Have the sizes that devices have not told yet; waits for them."""
+        unsettled.settle()
 
     def sums(self) -> Stats:
         """All passes of this step together; of the last step until the next pass is over."""

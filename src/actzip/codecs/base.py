@@ -25,7 +25,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -90,6 +90,11 @@ class Codec(ABC):
         if not isinstance(coded, Coded):
             return made(self, shape, stride, x.dtype, seed, coded)
         payload = made(self, shape, stride, x.dtype, seed, coded.data, coded.known)
+        if coded.lengths:
+            payload.__dict__["lengths"] = coded.lengths
+            for length in coded.lengths:
+                length.belongs_to(payload)
+            payload.shrink()  # all may have come already
         if coded.word is not None:
             loud = coded.unit > 0  # groups without room are NaN; a mask would just be wrong
             unsettled.hold(payload, x, coded.word, coded.most, coded.unit, loud=loud)
@@ -115,6 +120,10 @@ class Codec(ABC):
         """The bytes of a settled payload without what was reserved in them."""
         return payload.data[: payload.data.numel() - payload.spare]
 
+    def shrunk(self, payload: Payload, used: list[int]) -> dict[str, Any]:
+        """What is another in a payload of `lengths` once these are known: its data."""
+        return {"data": payload.data[: used[0]].clone()}
+
     def exactly(self) -> Codec:
         """The codec that keeps a tensor bit for bit in the place of this one."""
         from actzip.codecs.keep import Keep
@@ -125,6 +134,8 @@ class Codec(ABC):
         self, payload: Payload, out: Tensor | None, fill: Callable[[Payload, Tensor], None]
     ) -> Tensor:
         """Have `fill` write a dense tensor in the order of the original's memory."""
+        if payload.lengths:
+            unsettled.look()
         if out is None or not payload.made_here or payload.codec is not self:
             out = self._room(payload, out)
         else:

@@ -12,9 +12,16 @@ from torch import Tensor
 from actzip import checks, kernels
 from actzip.codecs.base import Codec
 from actzip.codecs.each import mapped, mean
+from actzip.codecs.lengths import unless_known
 from actzip.codecs.payload import Allocate, Coded, Payload
 from actzip.codecs.registry import register
-from actzip.kernels.bounded_layout import BLOCK, BoundedLayout, strict_bounds
+from actzip.kernels.bounded_layout import (
+    BLOCK,
+    SPARE,
+    BoundedLayout,
+    strict_bounds,
+    worst_case,
+)
 from actzip.kernels.entropy_table import least_coded
 from actzip.kernels.errors import DamagedError
 
@@ -118,6 +125,11 @@ class Bounded(Codec):
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Coded:
         layout, flat, data = self._layout(x), x.view(-1), x.new_empty(0, dtype=torch.uint8)
+        if not self.entropy:
+            worst, kernel = worst_case(layout) + SPARE, kernels.of(x, "bounded")
+            later = unless_known(x, worst, lambda d: kernel.encode_within(flat, layout, seed, d))
+            if later is not None:
+                return later
 
         def room(nbytes: int) -> Tensor:
             nonlocal data
@@ -146,4 +158,5 @@ class Bounded(Codec):
             if coded:
                 kernels.of(out, "bounded_entropy").decode(data, layout, payload.seed, out.view(-1))
                 return
-        kernels.of(out, "bounded").decode(data, layout, payload.seed, out.view(-1))
+        trusted = self._trusted(payload)
+        kernels.of(out, "bounded").decode(data, layout, payload.seed, out.view(-1), trusted)

@@ -12,9 +12,10 @@ from torch import Tensor
 from actzip import checks, kernels
 from actzip.codecs.base import Codec
 from actzip.codecs.each import mapped, mean
-from actzip.codecs.payload import Allocate, Payload
+from actzip.codecs.lengths import unless_known
+from actzip.codecs.payload import Allocate, Coded, Payload
 from actzip.codecs.registry import register
-from actzip.kernels.bounded_layout import real_of
+from actzip.kernels.bounded_layout import SPARE, real_of
 from actzip.kernels.fixedpoint_layout import ROUNDING, FixedPointLayout
 from actzip.kernels.reference.fixedpoint import largest
 
@@ -120,12 +121,18 @@ class FixedPoint(Codec):
         steps = self._channels(x)[0] * real_of(x.dtype).itemsize
         return steps + x.numel() * (1 if self.skip_zeros else min(each)) // 8
 
-    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor:
-        return kernels.of(x, "fixedpoint").encode(
-            x.view(-1), self._layout(x), seed, lambda nbytes: allocate(nbytes, x.device)
-        )
+    def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Tensor | Coded:
+        kernel, flat, layout = kernels.of(x, "fixedpoint"), x.view(-1), self._layout(x)
+        worst = layout.worst_case + SPARE
+        later = unless_known(x, worst, lambda d: kernel.encode_within(flat, layout, seed, d))
+        if later is not None:
+            return later
+        return kernel.encode(flat, layout, seed, lambda nbytes: allocate(nbytes, x.device))
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
-        kernels.of(out, "fixedpoint").decode(
-            payload.data, self._layout(out), payload.seed, out.view(-1)
+        kernel, layout, trusted = (
+            kernels.of(out, "fixedpoint"),
+            self._layout(out),
+            self._trusted(payload),
         )
+        kernel.decode(payload.data, layout, payload.seed, out.view(-1), trusted)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from actzip.codecs import unsettled
 from actzip.codecs.validate import FORMAT
 
 if TYPE_CHECKING:
     from actzip.codecs.base import Codec
+    from actzip.codecs.lengths import Length
     from actzip.codecs.unsettled import Doubt
 
 #: Gives a 1-D uint8 tensor of so many bytes on a device, its memory aligned to 16 bytes: how
@@ -41,6 +43,7 @@ class Coded(NamedTuple):
     word: Tensor | None = None
     most: int = 0
     unit: int = 0  #: bytes at the end of `data` that are spare for each that `word` is below `most`
+    lengths: tuple[Length, ...] = ()  #: of `data`, or of its parts, where the host does not know
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +70,8 @@ class Payload:
     doubt: ClassVar[Doubt | None] = None
     #: Bytes at the end of `data` that were reserved and are not used.
     spare: ClassVar[int] = 0
+    #: How much of `data` is used, or of its parts, while there is more of it (lengths.py).
+    lengths: ClassVar[tuple[Length, ...]] = ()
     #: The codec that made it, when another keeps its tensor now.
     made_by: ClassVar[Codec | None] = None
 
@@ -81,14 +86,23 @@ class Payload:
 
     def used(self) -> Tensor:
         """The bytes without what was reserved: those that any backend writes for this tensor."""
-        if self.doubt is not None:
-            self.doubt.settle()
+        if self.doubt is not None or self.lengths:
+            unsettled.settle()
         if self.doubt is not None:
             self.doubt.refuse_if_lost()
+        self.shrink()
         return self.codec.used(self)
+
+    def shrink(self) -> None:
+        """Its bytes into memory of just their size, if that is known by now."""
+        lengths = self.lengths
+        if lengths and all(length.value is not None for length in lengths):
+            self.__dict__["lengths"] = ()
+            self.__dict__.update(self.codec.shrunk(self, [length.value or 0 for length in lengths]))
 
     def decided(self, doubt: Doubt, word: int) -> None:
         """What the device said of it has come (unsettled.py): spare bytes, or the tensor itself."""
+        object.__setattr__(self, "doubt", None)
         if word <= doubt.most:
             object.__setattr__(self, "spare", (doubt.most - word) * doubt.unit)
             return

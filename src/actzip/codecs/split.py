@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from actzip import checks
+from actzip.codecs import unsettled
 from actzip.codecs.base import Codec
 from actzip.codecs.memory_order import overlaps
 from actzip.codecs.payload import Allocate, Coded, Payload, PayloadError, fresh, ours
@@ -85,12 +86,15 @@ class Split(Codec):
         if isinstance(other := self._other(payload), Split):
             return other.pieces(payload)
         self._check_payload(payload)  # from here on there are bytes for all the lengths
-        parts, data = self._cuts(payload.shape, payload.stride), payload.data
+        if payload.lengths:
+            unsettled.look()
+        fields = payload.__dict__.copy()  # data and what is known of them, of one moment
+        parts, data = self._cuts(payload.shape, payload.stride), fields["data"]
         lengths = struct.Struct(f"<{len(parts)}Q")
         if data.numel() < lengths.size:
             raise PayloadError(f"{self!r}: {data.numel()} bytes do not hold {len(parts)} lengths")
         start, found = _aligned(lengths.size), []
-        known: list[_Part] = payload.known or [
+        known: list[_Part] = fields.get("known") or [
             _Part(n) for n in lengths.unpack(bytes(data[: lengths.size].tolist()))
         ]
         for i, part in enumerate(known):
@@ -136,7 +140,18 @@ class Split(Codec):
         ]
         data = _joined([part.data for part in each], x.device, allocate)
         words = [part.word.view(()) - part.most for part in known if part.word is not None]
-        return Coded(data, known, torch.stack(words).amax() if words else None)
+        found = [length for part in each for length in part.lengths]
+        for length in found:
+            length.unit = _ALIGN
+        word = torch.stack(words).amax() if words else None
+        return Coded(data, known, word, lengths=tuple(found))
+
+    def shrunk(self, payload: Payload, used: list[int]) -> dict[str, Any]:
+        pieces = [
+            piece.payload.data[:n] for piece, n in zip(self.pieces(payload), used, strict=True)
+        ]
+        known = [part._replace(length=n) for part, n in zip(payload.known, used, strict=True)]
+        return {"data": _joined(pieces, payload.data.device, fresh), "known": known}
 
     def used(self, payload: Payload) -> Tensor:
         """The same parts, each without what was reserved in it."""

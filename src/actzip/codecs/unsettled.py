@@ -12,6 +12,9 @@ What is decoded before its word has come is right already: the device itself tak
 values where the word is bad (`Doubt.correct`). So the values do not depend on when a word comes.
 A tensor that was edited meanwhile cannot help; if its word is bad, what was stored is lost, and
 reading it is refused (`EditedError`), as plain autograd refuses a saved tensor that was edited.
+
+Where the size of a payload follows from the values (strict bounds), it is written into memory for
+the worst case, and its length is a word like the others (lengths.py).
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from __future__ import annotations
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -47,15 +50,35 @@ class EditedError(RuntimeError):
     """A tensor that did not fit its codec was edited in place before that was known."""
 
 
-class Doubtful(Protocol):
-    """What waits for a word: a payload, or a way to make a tensor again."""
+class Asked(Protocol):
+    """What a number on the device says."""
 
     @property
-    def doubt(self) -> Doubt | None:
-        """What is not known of it yet; `hold` sets it."""
+    def word(self) -> Tensor: ...
 
-    def decided(self, doubt: Doubt, word: int) -> None:
-        """The word has come: at most `doubt.most`, or `doubt.x` must be kept exactly."""
+    @property
+    def nbytes(self) -> int:
+        """Of the memory that is held until the number is known."""
+
+    @property
+    def edited(self) -> bool:
+        """Whether a bad word comes too late: it is not told, and the doubt stays."""
+
+    @property
+    def most(self) -> int:
+        """A word above it is bad."""
+
+
+class Doubtful(Protocol):
+    """What waits for a word: a payload, its length, or a way to make a tensor again."""
+
+    @property
+    def doubt(self) -> Asked | None:
+        """What is not known of it yet."""
+
+    def decided(self, doubt: Any, word: int) -> None:
+        """The word has come: there is no doubt any more. Of a `Doubt` it is at most `doubt.most`,
+        or `doubt.x` must be kept exactly."""
 
 
 @dataclass(eq=False)
@@ -67,6 +90,10 @@ class Doubt:
     word: Tensor
     most: int = 0
     unit: int = 0  #: bytes that are spare for each that the word is below `most`
+
+    @property
+    def nbytes(self) -> int:
+        return self.x.nbytes
 
     def settle(self) -> None:
         settle()
@@ -136,20 +163,25 @@ def hold(
     loud: a bad word shows as NaN in what is decoded. In a captured graph no word ever comes, so x
     would stay for ever: there what is loud does without.
     """
-    global _held, _open
     if loud and is_capturing(x.device):
         return
     doubt = Doubt(x.detach(), version_of(x), word.detach(), most, unit)
     object.__setattr__(holder, "doubt", doubt)
+    wait_for(holder, x.nbytes, x.device)
+
+
+def wait_for(holder: Doubtful, nbytes: int, device: torch.device) -> None:
+    """Have the doubt of this holder settled with the next words that travel."""
+    global _held, _open
     with _LOCK:
         _OPEN.append(weakref.ref(holder))
-        _held += x.nbytes
-        _open += x.nbytes
-        if is_capturing(x.device):
+        _held += nbytes
+        _open += nbytes
+        if is_capturing(device):
             return
         if _open > HELD // _BATCH:
             _send()
-        while _held > HELD and _SENT:
+        while _SENT and (_held > HELD or _SENT[0].transfer.arrived()):
             _read(_SENT.pop(0))
 
 
@@ -171,18 +203,19 @@ def settle() -> None:
 
 def _send() -> None:
     global _open, _held
-    waiting: dict[torch.device, list[tuple[weakref.ref[Doubtful], Doubt]]] = {}
+    waiting: dict[torch.device, list[tuple[weakref.ref[Doubtful], Asked]]] = {}
     for ref in _OPEN:
         holder = ref()
-        if holder is not None and holder.doubt is not None:
-            waiting.setdefault(holder.doubt.word.device, []).append((ref, holder.doubt))
+        doubt = None if holder is None else holder.doubt
+        if doubt is not None:
+            waiting.setdefault(doubt.word.device, []).append((ref, doubt))
     _OPEN.clear()
     _held -= _open
     _open = 0
     for device, pairs in waiting.items():
         if is_capturing(device):
             continue
-        nbytes = sum(doubt.x.nbytes for _, doubt in pairs)
+        nbytes = sum(doubt.nbytes for _, doubt in pairs)
         _held += nbytes
         words = torch.stack([doubt.word.view(()).to(torch.int64) for _, doubt in pairs])
         _SENT.append(_Batch([ref for ref, _ in pairs], Transfer(words), nbytes))
@@ -193,12 +226,11 @@ def _read(batch: _Batch) -> None:
     _held -= batch.nbytes
     for ref, word in zip(batch.holders, batch.transfer.read(), strict=True):
         holder = ref()
-        if holder is None or holder.doubt is None:
+        doubt = None if holder is None else holder.doubt
+        if holder is None or doubt is None:
             continue
-        doubt = holder.doubt
         if word > doubt.most and doubt.edited:
             continue  # the doubt stays, and refuses whoever reads
-        object.__setattr__(holder, "doubt", None)
         holder.decided(doubt, word)
 
 

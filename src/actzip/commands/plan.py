@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from actzip import planning
+from actzip import accelerator, planning
 from actzip.commands import options
 from actzip.commands.options import option
 from actzip.commands.profile import shares
@@ -32,6 +32,10 @@ from actzip.tasks.task import first_line
 
 PLAIN = "plain"
 _SIZES = ("lossless", "actnn", "division")  #: methods whose bytes follow from shapes
+ELSEWHERE = (
+    "Predicted for {device} from what the ops of a CPU save: attention may save other tensors "
+    "there. What its libraries take while an op runs is not in it, nor the allocator's rounding."
+)
 _NOTE = "Predicted from shapes. Whole step: weights, gradients, optimizer, inputs and live tensors."
 
 
@@ -70,6 +74,13 @@ def plan(
     channels_last: options.ChannelsLast = None,
     side: options.Side = None,
     length: options.Length = None,
+    device: Annotated[
+        str | None,
+        option(
+            "Of the step, it need not be here: " + ", ".join(accelerator.TYPES) + ". If it is, its "
+            "memory is the limit unless --memory says another."
+        ),
+    ] = None,
     out: Annotated[Path | None, option("Write the same as a page with pictures.")] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -96,7 +107,8 @@ def plan(
 
 
 def _found(params: dict[str, Any]) -> Plan:
-    limit = None if params["memory"] is None else read_bytes(params["memory"])
+    device = accelerator.named(params["device"] or "cpu")
+    limit = _limit(params["memory"], params["device"])
     chosen = [(name, own) for name, own in options.methods(params["methods"]) if name != PLAIN]
     for name, own in chosen:
         if name not in _SIZES:
@@ -106,7 +118,7 @@ def _found(params: dict[str, Any]) -> Plan:
             )
         resolve(name, own)
     noises = [_noise(text) for text in filter(None, params["noises"].split(","))]
-    function, given = params["function"], options.given(params)
+    function, given = params["function"], options.given({**params, "device": None})
     config = make(**given) if function is None else None
     with planning.fakes() as fake:
         if config is not None:
@@ -116,6 +128,7 @@ def _found(params: dict[str, Any]) -> Plan:
             if given:
                 raise ValueError(f"{', '.join(given)}: of a built-in model, not of {function}")
             target = imported(function, batch, optimizer, fake)
+        target = replace(target, device=device.type)
         try:
             steps, batches = _steps(target, chosen, limit, fake)
         except (RuntimeError, NotImplementedError) as error:
@@ -124,6 +137,8 @@ def _found(params: dict[str, Any]) -> Plan:
                 "profile` measures a real pass of it"
             ) from error
     notes = list(target.notes)
+    if device.type != "cpu":
+        notes.append(ELSEWHERE.format(device=device.type))
     for op in steps[0].untold:
         notes.append(
             f"{op} keeps a workspace for backward whose size is not told: more is saved than these "
@@ -140,6 +155,14 @@ def _found(params: dict[str, Any]) -> Plan:
             steps.append(look.scaled(like, steps[0], name, look.kept(real, noise)))
         notes.append(look.ASSUMED)
     return Plan(target, steps, batches, notes)
+
+
+def _limit(memory: str | None, device: str | None) -> int | None:
+    """Bytes that were asked for, or those of a device that was named and is here."""
+    if memory is not None:
+        return read_bytes(memory)
+    on = accelerator.named(device or "cpu")
+    return accelerator.total_memory(on) if accelerator.count(on) else None
 
 
 def _noise(text: str) -> float:
@@ -202,6 +225,7 @@ def plain_values(found: Plan) -> dict[str, Any]:
     return {
         "name": target.name,
         "torch": torch.__version__,
+        "device": target.device,
         "batch": target.batch,
         "weights": target.weights,
         "gradients": target.gradients,

@@ -107,6 +107,10 @@ def sections(layout: BoundedLayout, data: Tensor) -> tuple[Tensor, Tensor, Tenso
     return data[:table], data[table : table + headers], data[table + headers :]
 
 
+#: Bytes behind the worst case that kernels may write: whole words, and what belongs nowhere.
+SPARE = 16
+
+
 def worst_case(layout: BoundedLayout) -> int:
     """The most bytes a payload can take: all blocks raw."""
     return 8 * layout.chunks + layout.blocks + layout.n * layout.itemsize

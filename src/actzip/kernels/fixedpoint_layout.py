@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from actzip.kernels.bounded_layout import CHUNK, real_of
+from actzip.kernels.bounded_layout import BLOCK, CHUNK, real_of
+from actzip.kernels.reference.tables import table
 
 NEAREST, STOCHASTIC, DITHER = 0, 1, 2
 ROUNDING = {"nearest": NEAREST, "stochastic": STOCHASTIC, "dither": DITHER}
@@ -47,10 +48,18 @@ class FixedPointLayout:
         """Bytes of the stored steps."""
         return len(self.bits) * self.real.itemsize
 
+    @property
+    def worst_case(self) -> int:
+        """The most bytes a payload can take: of every value a code, and the value."""
+        blocks = -(-self.n // BLOCK)
+        maps = 8 * blocks if self.skip_zeros else 0
+        codes = blocks + -(-self.n * max(self.bits, default=0) // 8)
+        return self.steps_size + 8 * self.chunks + maps + codes + self.n * self.dtype.itemsize
+
     def steps(self, largest: Tensor) -> Tensor:
         """Per channel max |x| / (2^(bits - 1) - 1)."""
-        top = [2 ** (b - 1) - 1 for b in self.bits]
-        return largest / torch.tensor(top, dtype=self.real, device=largest.device)
+        top = tuple(2 ** (b - 1) - 1 for b in self.bits)
+        return largest / table(top, self.real, largest.device)
 
     def limits(self, largest: Tensor) -> Tensor:
         """Per channel the largest error of a code; values that would miss it are kept raw."""

@@ -122,7 +122,15 @@ class FixedPointForm(Protocol):
 
     def encode(self, x: Tensor, layout: FixedPointLayout, seed: int, allocate: Room) -> Tensor: ...
 
-    def decode(self, data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor) -> None: ...
+    def encode_within(self, x: Tensor, layout: FixedPointLayout, seed: int, data: Tensor) -> Tensor:
+        """The same bytes into `data`, which has room for the worst case and SPARE bytes more; how
+        many they are, on the device. For elements that are there."""
+
+    def decode(
+        self, data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor, trusted: bool = False
+    ) -> None:
+        """The values. trusted: made by this process, nothing is read to refuse damage; there may
+        be more bytes than were written."""
 
 
 class BoundedForm(Protocol):
@@ -130,7 +138,15 @@ class BoundedForm(Protocol):
 
     def encode(self, x: Tensor, layout: BoundedLayout, seed: int, allocate: Room) -> Tensor: ...
 
-    def decode(self, data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None: ...
+    def encode_within(self, x: Tensor, layout: BoundedLayout, seed: int, data: Tensor) -> Tensor:
+        """The same bytes into `data`, which has room for the worst case and SPARE bytes more; how
+        many they are, on the device. For elements that are there."""
+
+    def decode(
+        self, data: Tensor, layout: BoundedLayout, seed: int, out: Tensor, trusted: bool = False
+    ) -> None:
+        """The values. trusted: made by this process, nothing is read to refuse damage; there may
+        be more bytes than were written."""
 
 
 class BoundedEntropyForm(Protocol):

@@ -24,10 +24,12 @@ class LiveBytes(TorchDispatchMode):
     Also answers what only values could: two tensors that are compared are equal.
     """
 
-    def __init__(self, before: list[Tensor]) -> None:
-        """`before`: tensors that were there, and are not counted."""
+    def __init__(self, before: list[Tensor], device: str = "cpu") -> None:
+        """`before`: tensors that were there, and are not counted. `device`: the type of the one
+        that the ops are to run on."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.now = self.peak = 0
+        self._device = device
         self.untold: set[str] = set()  #: ops that keep memory of a size that nobody tells
         self.levels: list[int] = [0]  #: after each op
         storages = [t.untyped_storage() for t in before]
@@ -46,7 +48,8 @@ class LiveBytes(TorchDispatchMode):
             self.untold.add(func.overloadpacket.__name__)
         if func.overloadpacket in _RANDOM:
             planning.draws(made[0])
-        self.peak = max(self.peak, self.now + workspace(func, args, made))
+        beside = workspace(func, args, made) if self._device == "cpu" else 0
+        self.peak = max(self.peak, self.now + beside)
         self.levels.append(self.now)
         return out
 

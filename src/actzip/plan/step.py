@@ -68,7 +68,8 @@ def _passed(target: Target, inputs: Any) -> tuple[LiveBytes, Curve]:
     model = target.model
     model.zero_grad(set_to_none=True)
     gc.collect()
-    live = LiveBytes([*model.parameters(), *model.buffers(), *_tensors(inputs)])
+    before = [*model.parameters(), *model.buffers(), *_tensors(inputs)]
+    live = LiveBytes(before, target.device)
     with live:
         loss = target.loss_of(inputs)
         forward = float(len(live.levels))

@@ -32,6 +32,7 @@ class Target:
     inputs: Callable[[int], Any]  #: for so many samples
     loss_of: Callable[[Any], Tensor]
     notes: tuple[str, ...] = ()
+    device: str = "cpu"  #: the type of the one that it is planned for
 
     @property
     def weights(self) -> int:

@@ -9,7 +9,9 @@ import torch
 from agreement import QUIET, assert_same
 from kernel_cases import FLOATS, floats
 
-from actzip.codecs import Bounded
+from actzip import kernels
+from actzip.codecs import Bounded, FixedPoint
+from actzip.kernels.bounded_layout import SPARE, worst_case
 
 pytestmark = QUIET
 SHAPES = [(0,), (1,), (65,), (3, 5, 7, 9), (2, 4, 33, 20)]
@@ -62,3 +64,19 @@ def test_differences_in_maps_among_other_blocks(
     assert kinds.count(4) > 1
     assert len(set(kinds)) > 2
     assert_same(codec, x, 5, monkeypatch)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("n", [65, 4200])
+def test_bytes_within_memory_for_the_worst_case(dtype: torch.dtype, n: int) -> None:
+    """Whatever was there before: headers end anywhere in a word."""
+    x = torch.randn(n).to(dtype)
+    x[n // 2 :] *= 1e9  # raw blocks
+    for form, codec, worst in (
+        ("bounded", Bounded(0.01), worst_case),
+        ("fixedpoint", FixedPoint(5), lambda layout: layout.worst_case),
+    ):
+        layout = codec._layout(x)
+        data = torch.full((worst(layout) + SPARE,), 255, dtype=torch.uint8)
+        size = int(kernels.of(x, form).encode_within(x, layout, 7, data))
+        assert torch.equal(data[:size], codec.encode(x, seed=7).data)

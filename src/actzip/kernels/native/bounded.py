@@ -46,7 +46,13 @@ def encode(
     return data
 
 
-def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
+def encode_within(x: Tensor, layout: BoundedLayout, seed: int, data: Tensor) -> Tensor:
+    return torch.tensor(encode(x, layout, seed, lambda nbytes: data[:nbytes]).numel())
+
+
+def decode(
+    data: Tensor, layout: BoundedLayout, seed: int, out: Tensor, trusted: bool = False
+) -> None:
     parts = sections(layout, data)
     if parts is None:
         raise DamagedError(

@@ -49,7 +49,13 @@ def encode(
     return data
 
 
-def decode(data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor) -> None:
+def encode_within(x: Tensor, layout: FixedPointLayout, seed: int, data: Tensor) -> Tensor:
+    return torch.tensor(encode(x, layout, seed, lambda nbytes: data[:nbytes]).numel())
+
+
+def decode(
+    data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor, trusted: bool = False
+) -> None:
     start = layout.steps_size + 8 * layout.chunks
     if data.numel() < start:
         raise DamagedError(f"fixedpoint_decode: {data.numel()} bytes are too few")

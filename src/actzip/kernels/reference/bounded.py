@@ -1,7 +1,8 @@
 """Bounded in plain PyTorch, second half: symbols to bytes, block by block, and back.
 
-The host reads one number of an encode, the size of its payload, and one of a decode, whether the
-bytes are damaged. A few chunks are worked on at a time.
+The host reads one number of an encode, the size of its payload (`encode_within` leaves it on the
+device), and one of a decode, whether bytes from outside are damaged. A few chunks are worked on at
+a time.
 """
 
 from __future__ import annotations
@@ -39,28 +40,58 @@ from actzip.kernels.reference.scattered import put, put_codes, take, take_codes
 def encode(
     x: Tensor, layout: BoundedLayout, seed: int, allocate: Callable[[int], Tensor]
 ) -> Tensor:
+    if not layout.n:
+        return allocate(0)
+    starts, levels, headers, total = _measure(x, layout, seed)
+    body = torch.zeros(int(total) + 1, dtype=torch.uint8, device=x.device)
+    _fill(body, x, layout, seed, starts)
+    table = 8 * layout.chunks + layout.blocks
+    data = allocate(table + body.numel() - 1)
+    _head(data, layout, starts, levels, headers)
+    data[table:] = body[:-1]
+    return data
+
+
+def encode_within(x: Tensor, layout: BoundedLayout, seed: int, data: Tensor) -> Tensor:
+    starts, levels, headers, total = _measure(x, layout, seed)
+    table = 8 * layout.chunks + layout.blocks
+    _head(data, layout, starts, levels, headers)
+    body = data[table:]
+    body.zero_()
+    _fill(body, x, layout, seed, starts)
+    return total + table
+
+
+def _measure(x: Tensor, layout: BoundedLayout, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Where blocks begin, levels of chunks, headers, and where the last block ends."""
     found = []
     for part in parts(layout):
         symbols, raw, levels = quantize(part_of(x, part), part, seed)
         headers, _, present = _choose(symbols, raw, part)
         found.append((levels, headers.to(torch.uint8), _sizes(headers, present, part)))
-    if not found:
-        return allocate(0)
     levels, headers, sizes = (torch.cat(each) for each in zip(*found, strict=True))
     ends = sizes.cumsum(0)
-    starts, table, total = ends - sizes, 8 * layout.chunks, int(ends[-1])
-    body = torch.zeros(total + 1, dtype=torch.uint8, device=x.device)
+    return ends - sizes, levels, headers, ends[-1]
+
+
+def _head(
+    data: Tensor, layout: BoundedLayout, starts: Tensor, levels: Tensor, headers: Tensor
+) -> None:
+    table = 8 * layout.chunks
+    data[:table] = (starts[::BLOCKS_PER_CHUNK] | levels << 56).view(torch.uint8)
+    data[table : table + layout.blocks] = headers
+
+
+def _fill(body: Tensor, x: Tensor, layout: BoundedLayout, seed: int, starts: Tensor) -> None:
+    """All blocks into zeros, of which the last is nobody's."""
     for part in parts(layout):
         symbols, raw, _ = quantize(part_of(x, part), part, seed)
         _write(body, blocks_of(starts, part), *_choose(symbols, raw, part), part_of(x, part), part)
-    data = allocate(table + layout.blocks + total)
-    data[:table] = (starts[::BLOCKS_PER_CHUNK] | levels << 56).view(torch.uint8)
-    data[table : table + layout.blocks] = headers
-    data[table + layout.blocks :] = body[:total]
-    return data
 
 
-def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
+def decode(
+    data: Tensor, layout: BoundedLayout, seed: int, out: Tensor, trusted: bool = False
+) -> None:
     cut = sections(layout, data)
     if cut is None:
         raise DamagedError(
@@ -93,7 +124,7 @@ def decode(data: Tensor, layout: BoundedLayout, seed: int, out: Tensor) -> None:
         is_raw = (blocks_of(headers, part) == RAW).view(-1, 1)
         found = torch.where(is_raw, kept, padded(values, BLOCK))
         part_of(out, part).copy_(found.view(-1)[: part.n])
-    if bool(torch.stack([damaged, *past]).any()):
+    if not trusted and bool(torch.stack([damaged, *past]).any()):
         raise DamagedError("bounded_decode: the stored bytes are damaged")
 
 

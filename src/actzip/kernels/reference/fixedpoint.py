@@ -1,7 +1,8 @@
 """Per-channel fixed point in plain PyTorch; the format is that of csrc/fixedpoint/chunk.hpp.
 
-The host reads one number of an encode, the size of its payload, and one of a decode, whether the
-bytes are damaged. A few chunks are worked on at a time.
+The host reads one number of an encode, the size of its payload (`encode_within` leaves it on the
+device), and one of a decode, whether bytes from outside are damaged. A few chunks are worked on at
+a time.
 """
 
 from __future__ import annotations
@@ -52,28 +53,59 @@ def largest(x: Tensor, layout: FixedPointLayout) -> Tensor:
 def encode(
     x: Tensor, layout: FixedPointLayout, seed: int, allocate: Callable[[int], Tensor]
 ) -> Tensor:
-    most = largest(x, layout)
-    steps, limits = layout.steps(most), layout.limits(most)
-    sizes = [
-        _sizes(p, *_codes(x, p, layout, steps, limits, seed), layout) for p in _parts(x, layout)
-    ]
-    ends = torch.cat(sizes).cumsum(0) if sizes else torch.zeros(0, dtype=torch.int64)
-    total = int(ends[-1]) if sizes else 0
+    steps, limits, begins, total = _measure(x, layout, seed)
+    body = torch.zeros(int(total) + 1, dtype=torch.uint8, device=x.device)
+    _fill(body, x, layout, seed, steps, limits, begins)
     start = layout.steps_size + 8 * layout.chunks
-    data = allocate(start + total)
-    data[: layout.steps_size] = steps.view(torch.uint8)
-    begins = torch.zeros_like(ends)
-    begins[1:] = ends[:-1]
-    data[layout.steps_size : start] = begins.view(torch.uint8)
-    body = torch.zeros(total + 1, dtype=torch.uint8, device=x.device)  # one more: for what is not
-    for part in _parts(x, layout):
-        codes, values, present = _codes(x, part, layout, steps, limits, seed)
-        _write(body, begins[part.first : part.last], part, codes, values, present, layout)
-    data[start:] = body[:total]
+    data = allocate(start + body.numel() - 1)
+    _head(data, layout, steps, begins)
+    data[start:] = body[:-1]
     return data
 
 
-def decode(data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor) -> None:
+def encode_within(x: Tensor, layout: FixedPointLayout, seed: int, data: Tensor) -> Tensor:
+    steps, limits, begins, total = _measure(x, layout, seed)
+    start = layout.steps_size + 8 * layout.chunks
+    _head(data, layout, steps, begins)
+    body = data[start:]
+    body.zero_()
+    _fill(body, x, layout, seed, steps, limits, begins)
+    return total + start
+
+
+def _measure(
+    x: Tensor, layout: FixedPointLayout, seed: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Steps and limits of channels, where chunks begin, and where the last one ends."""
+    most = largest(x, layout)
+    steps, limits = layout.steps(most), layout.limits(most)
+    found = [
+        _sizes(p, *_codes(x, p, layout, steps, limits, seed), layout) for p in _parts(x, layout)
+    ]
+    sizes = torch.cat(found) if found else torch.zeros(0, dtype=torch.int64, device=x.device)
+    ends = sizes.cumsum(0)
+    return steps, limits, ends - sizes, sizes.sum()
+
+
+def _head(data: Tensor, layout: FixedPointLayout, steps: Tensor, begins: Tensor) -> None:
+    start = layout.steps_size + 8 * layout.chunks
+    data[: layout.steps_size] = steps.view(torch.uint8)
+    data[layout.steps_size : start] = begins.view(torch.uint8)
+
+
+def _fill(
+    body: Tensor, x: Tensor, layout: FixedPointLayout, seed: int, steps: Tensor, limits: Tensor,
+    begins: Tensor,
+) -> None:  # fmt: skip
+    """All chunks into zeros, of which the last is nobody's."""
+    for part in _parts(x, layout):
+        codes, values, present = _codes(x, part, layout, steps, limits, seed)
+        _write(body, begins[part.first : part.last], part, codes, values, present, layout)
+
+
+def decode(
+    data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor, trusted: bool = False
+) -> None:
     start = layout.steps_size + 8 * layout.chunks
     if data.numel() < start:
         raise DamagedError(f"fixedpoint_decode: {data.numel()} bytes are too few")
@@ -90,7 +122,7 @@ def decode(data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor) -> No
         damaged |= (end > ends[part.first : part.last]).any()
         flat = values.view(-1)[: layout.n - part.begin]
         out[part.begin : part.begin + flat.numel()] = flat
-    if bool(damaged):
+    if not trusted and bool(damaged):
         raise DamagedError("fixedpoint_decode: the stored bytes are damaged")
 
 

@@ -34,7 +34,7 @@ def encode(
     symbols = torch.empty(layout.chunks * CHUNK, dtype=torch.int32, device=on)
     raw = torch.empty(layout.blocks, dtype=torch.uint8, device=on)
     levels, packed, bits = torch.empty(3, layout.chunks, dtype=torch.int64, device=on)
-    quantize_into(x, layout, seed, symbols, raw, levels, packed, entropy=True)
+    quantize_into(x, layout, seed, symbols, raw, levels, packed)
     counts = torch.zeros(NEGATIVE + 2, dtype=torch.int64, device=on)
     count_into(layout, symbols, packed, counts)
     found = counts.tolist()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from actzip.kernels.bounded_entropy_layout import Kind, look_every
-from actzip.kernels.bounded_layout import CHUNK, BoundedLayout, real_of
+from actzip.kernels.bounded_layout import CHUNK, BoundedLayout, real_of, worst_case
 from actzip.kernels.dithered_layout import DitheredLayout, Sides
 from actzip.kernels.dual_layout import Axis, DualLayout
 from actzip.kernels.entropy_table import SCALE, SPAN, SYMBOLS, Table
@@ -153,11 +153,14 @@ def _bounded(name: str, layout: BoundedLayout) -> Iterator[Call]:
     x, symbols, sizes = _empty(N, layout.dtype), _empty(N, torch.int32), _empty(1024, torch.int64)
     headers, item = _empty(layout.blocks), x.element_size()
     coded = 8 * layout.chunks + layout.blocks + N * 6 // 8
-    words, data = _empty(coded // 4 + 2, torch.int32), _empty(coded)
-    found = (symbols, headers, sizes, sizes)
-    moved = N * (item + 4)
+    words, data = _empty(worst_case(layout) // 4, torch.int32), _empty(coded)
+    found = (symbols, headers, sizes, sizes, words, 8 * layout.chunks + layout.blocks)
+    moved = N * (item + 4 + item)  # memory for the worst case is cleared
     quantize = f"{name} quantize", lambda: bounded.quantize_into(x, layout, 5, *found)
     yield Call(*quantize, N, moved, item)
+    numbers = (sizes, sizes, sizes, sizes, sizes[:1], coded)
+    place = f"{name} place", lambda: bounded.place_into(*numbers)
+    yield Call(*place, layout.chunks, 32 * layout.chunks, 8)
     pack = f"{name} pack", lambda: bounded.pack_into(x, layout, symbols, headers, sizes, words)
     yield Call(*pack, N, N * 4 + coded, item)
     unpack = f"{name} decode", lambda: bounded.decode_from(data, layout, 5, x)
@@ -183,7 +186,7 @@ def _bounded_entropy(name: str, layout: BoundedLayout, kind: Kind) -> Iterator[C
     in_maps = 8 * N if layout.width else 0  # symbols there and back
     coded = (layout, symbols, kind, frequency, codes, each)
     for step, call, elements, moved, wide in (
-        ("quantize", lambda: bounded.quantize_into(x, layout, 5, *found, entropy=True),
+        ("quantize", lambda: bounded.quantize_into(x, layout, 5, *found),
          N, N * (item + 4), True),
         ("count", lambda: bounded_entropy.count_into(layout, symbols, each, counts),
          looked, 4 * looked, True),

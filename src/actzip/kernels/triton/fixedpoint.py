@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from actzip.kernels.bounded_layout import SPARE
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.fixedpoint_layout import FixedPointLayout
 from actzip.kernels.triton import launch
@@ -37,19 +38,28 @@ def largest(x: Tensor, layout: FixedPointLayout) -> Tensor:
 def encode(
     x: Tensor, layout: FixedPointLayout, seed: int, allocate: Callable[[int], Tensor]
 ) -> Tensor:
+    if not layout.n:
+        room = allocate(layout.steps_size)
+        room.copy_(layout.steps(largest(x, layout)).view(torch.uint8))
+        return room
+    room = torch.empty(layout.worst_case + SPARE, dtype=torch.uint8, device=x.device)
+    size = int(encode_within(x, layout, seed, room))
+    return allocate(size).copy_(room[:size])
+
+
+def encode_within(x: Tensor, layout: FixedPointLayout, seed: int | Tensor, data: Tensor) -> Tensor:
+    """`data` begins at a multiple of 16."""
     most = largest(x, layout)
     steps, limits = layout.steps(most), layout.limits(most)
     sizes = torch.empty(layout.chunks, dtype=torch.int64, device=x.device)
     measure_into(x, layout, seed, steps, limits, sizes)
-    ends = sizes.cumsum(0)
-    start = layout.steps_size + 8 * layout.chunks
-    data = allocate(start + (int(ends[-1]) if layout.chunks else 0))
-    words = torch.zeros(data.numel() // 4 + 2, dtype=torch.int32, device=x.device)
-    write_into(x, layout, seed, steps, limits, ends - sizes, words)
-    data.copy_(words.view(torch.uint8)[: data.numel()])
+    begins, start = sizes.cumsum(0) - sizes, layout.steps_size + 8 * layout.chunks
+    words = data[: data.numel() // 4 * 4].view(torch.int32)
+    words[start // 4 :].zero_()
     data[: layout.steps_size] = steps.view(torch.uint8)
-    data[layout.steps_size : start] = (ends - sizes).view(torch.uint8)
-    return data
+    data[layout.steps_size : start] = begins.view(torch.uint8)
+    write_into(x, layout, seed, steps, limits, begins, words)
+    return sizes.sum() + start
 
 
 def measure_into(
@@ -76,7 +86,9 @@ def write_into(
                warps=warps, WRITE=True, **_options(layout))  # fmt: skip
 
 
-def decode(data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor) -> None:
+def decode(
+    data: Tensor, layout: FixedPointLayout, seed: int, out: Tensor, trusted: bool = False
+) -> None:
     start = layout.steps_size + 8 * layout.chunks
     if data.numel() < start:
         raise DamagedError(f"fixedpoint_decode: {data.numel()} bytes are too few")

@@ -1,7 +1,7 @@
 """Error-bounded codes on the device (reference/bounded.py): a chunk of 4096 values a program.
 
-Encoding is two launches: `quantize_chunks` finds symbols, headers, levels and sizes, `pack_chunks`
-writes the bytes when it is known where they go.
+Encoding is three launches: `quantize_chunks` finds symbols, headers, levels and sizes,
+`place_chunks` adds the sizes up, `pack_chunks` writes the bytes.
 """
 
 import triton
@@ -74,16 +74,30 @@ def residuals(symbols, symbols_ptr, base, local, width, height, WIDTH: tl.conste
 
 @triton.jit(do_not_specialize=["seed"])
 def quantize_chunks(
-    x_ptr, bounds_ptr, symbols_ptr, headers_ptr, levels_ptr, sizes_ptr, seed, n, inner, channels,
-    width, height,
+    x_ptr, bounds_ptr, symbols_ptr, headers_ptr, levels_ptr, sizes_ptr, seed, words_ptr, n, inner,
+    channels, width, height, start, words,
     ROUNDOFF: tl.constexpr, CAP: tl.constexpr, DITHERED: tl.constexpr, WIDTH: tl.constexpr,
     LARGE: tl.constexpr, LONG: tl.constexpr, ENTROPY: tl.constexpr,
 ):  # fmt: skip
-    """symbols_ptr: room for whole chunks (int32); zeros in raw blocks. ENTROPY: headers are 1 for
-    raw blocks, else 0, and a block that is raw because packing gains nothing is none."""
+    """symbols_ptr: room for whole chunks (int32); zeros in raw blocks. The bytes of all blocks go
+    behind `start`, where the headers end, in words_ptr's memory: each program clears as many of
+    them as its chunk may have.
+    ENTROPY: headers are 1 for raw blocks, else 0, a block that is raw because packing gains nothing
+    is none, and no words are cleared."""
     KIND: tl.constexpr = x_ptr.dtype.element_ty
     ITEM: tl.constexpr = KIND.primitive_bitwidth // 8
     chunk, base, b, local, limit, inside = chunk_blocks(n)
+    if not ENTROPY:
+        first, own = (start + 3) // 4, 1024 * ITEM
+        for k in tl.static_range(ITEM):
+            at = first + chunk.to(tl.int64) * own + k * 1024 + tl.arange(0, 1024)
+            tl.store(words_ptr + at, tl.zeros([1024], tl.int32), mask=at < words)
+        if chunk == tl.num_programs(0) - 1:  # what lies around them: headers are bytes
+            at = first + tl.num_programs(0).to(tl.int64) * own + tl.arange(0, 16)
+            tl.store(words_ptr + at, tl.zeros([16], tl.int32), mask=at < words)
+            byte = (n + 63) // 64 + tl.arange(0, 4)
+            beyond = tl.arange(0, 4) < first * 4 - start
+            tl.store(headers_ptr + byte, tl.zeros([4], tl.uint8), mask=beyond)
     x = widen(tl.load(x_ptr + base + local, mask=inside, other=0))
     bound = tl.load(bounds_ptr + channel_of(base, local, inner, channels, LARGE))
     one = bound * 0.0 + 1.0
@@ -135,6 +149,24 @@ def quantize_chunks(
     tl.store(headers_ptr + chunk.to(tl.int64) * 64 + b, header.to(tl.uint8), mask=length > 0)
     tl.store(levels_ptr + chunk, level.to(tl.int64))
     tl.store(sizes_ptr + chunk, tl.sum(size).to(tl.int64))
+
+
+@triton.jit
+def place_chunks(
+    levels_ptr, sizes_ptr, begins_ptr, table_ptr, total_ptr, start, chunks, SIZE: tl.constexpr
+):
+    """Sums of the sizes before each chunk, by one program."""
+    done = tl.full([], 0, tl.int64)
+    for first in range(0, chunks, SIZE):
+        i = first + tl.arange(0, SIZE)
+        there = i < chunks
+        size = tl.load(sizes_ptr + i, mask=there, other=0)
+        begin = done + tl.cumsum(size, axis=0) - size
+        tl.store(begins_ptr + i, begin, mask=there)
+        level = tl.load(levels_ptr + i, mask=there, other=0)
+        tl.store(table_ptr + i, begin | (level << 56), mask=there)
+        done += tl.sum(size)
+    tl.store(total_ptr, done + start)
 
 
 @triton.jit
