@@ -192,6 +192,9 @@ class Session(Learning):
             raise RuntimeError("gradient_noise needs a session of a model that is attached")
         return model, [s for m in model.modules() if (s := session_of(m)) is not None]
 
+    def _compiled(self) -> tuple[int, int]:
+        return self._front.compiled, self._front.recompiled
+
     def _root(self) -> nn.Module | None:
         return None if self._inner is None else self._inner()
 

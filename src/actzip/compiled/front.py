@@ -52,6 +52,8 @@ class Front(ops.Hearer):
         self.key = key
         self.failures = failures
         self.graphs = False  #: whether something was compiled inside the session
+        self.compiled = self.recompiled = 0  #: graphs, and of them those of code that had one
+        self._frames: set[int] = set()
         self._policy, self._min_bytes, self._root = policy, min_bytes, root
         self._begin, self._finish = begin, finish
         self.calls = EagerCalls(wants)
@@ -68,6 +70,13 @@ class Front(ops.Hearer):
 
     def traced(self) -> None:
         installation.traced(self)
+
+    def compiles(self, frame: int | None) -> None:
+        """A graph is compiled of the code that Dynamo knows by this number."""
+        self.compiled += 1
+        self.recompiled += frame in self._frames
+        if frame is not None:
+            self._frames.add(frame)
 
     def entered(self) -> None:
         installation.prepare(self)

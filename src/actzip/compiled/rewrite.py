@@ -21,6 +21,7 @@ from actzip.codecs.base import Codec
 from actzip.codecs.serial import to_words
 from actzip.compiled import functions, names, ops
 from actzip.compiled.effect import Effect, effect, hint
+from actzip.compiled.pooling import window_of
 from actzip.compiled.graph_nodes import active, is_written, mask_side, root, same, shares
 from actzip.compiled.sites import Readers, site_of
 from actzip.compiled.symbols import Symbols
@@ -170,7 +171,7 @@ class _Plan:
         if role is Role.MASK:
             codec = BitMask()
         elif role is Role.INDEX:
-            codec = Index()
+            codec = window_of(saved.node) or Index()
         elif role in (Role.LINEAR, Role.NONLINEAR):
             if isinstance(self.wish.policy, Stateless):
                 here = site_of(saved.site, "")
