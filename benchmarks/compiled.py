@@ -2,9 +2,12 @@
 
     python benchmarks/compiled.py --model gpt --out benchmarks/results/compiled_gpt.json
 
-For each way: seconds of a step (median), live peak of a step, bytes that forward saves for backward
-(parameters excluded) and the squared error of the gradient beside that of plain compiled training.
-`--steps 0` takes no time: on a machine that is not idle it says nothing.
+For each way, in a process of its own: seconds of a step (median), live peak of a step, bytes that
+forward saves for backward (parameters excluded) and the squared error of the gradient beside that
+of plain eager training. `--steps 0` takes no time: on a machine that is not idle it says nothing.
+
+The file is written after each way, and ways that it has are not run again, unless they were run
+with fewer steps or have failed: what was interrupted is gone on with by the same command.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import contextlib
 import copy
 import json
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -108,8 +113,6 @@ WARM = 12
 
 
 def run(way: str, model: nn.Module, x: Tensor, steps: int, backend: str) -> dict[str, Any]:
-    torch._dynamo.reset()
-    model = copy.deepcopy(model)
     session = actzip.compress(model, **METHODS[way]) if way in METHODS else None
     with settings(way):
         whole = Whole(model) if way == "checkpoint" else model
@@ -130,11 +133,44 @@ def run(way: str, model: nn.Module, x: Tensor, steps: int, backend: str) -> dict
     if session is not None:
         session.remove()
     return {
+        "steps": steps,
         "seconds": statistics.median(times) if times else None,
         "live_peak": measured.live_peak,
         "saved_bytes": saved,
         "gradient": gradient,
     }
+
+
+def alone(way: str, args: argparse.Namespace) -> dict[str, Any]:
+    """One way in this process."""
+    torch.manual_seed(0)
+    model, x = subject(args.model, args.batch)
+    eager = copy.deepcopy(model)
+    step(eager, x)
+    exact = [p.grad for p in eager.parameters() if p.grad is not None]
+    found = run(way, model, x, args.steps, args.backend)
+    pairs = zip(found.pop("gradient"), exact, strict=True)
+    off = sum(float((a - b).double().square().sum()) for a, b in pairs)
+    found["error"] = off / sum(float(g.double().square().sum()) for g in exact)
+    return found
+
+
+def apart(way: str, args: argparse.Namespace) -> dict[str, Any]:
+    """The same in a fresh process; one that this torch cannot go must not end the others."""
+    given = ("--model", args.model, "--backend", args.backend, "--batch", args.batch)
+    ask = [sys.executable, __file__, *given, "--steps", args.steps, "--alone", way]
+    ran = subprocess.run([str(word) for word in ask], stdout=subprocess.PIPE, text=True)
+    if ran.returncode:
+        return {"failed": f"exit status {ran.returncode}"}
+    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return found
+
+
+def is_done(found: dict[str, Any] | None, steps: int) -> bool:
+    if found is None or "failed" in found:
+        return False
+    timed: int = found["steps"]
+    return timed >= steps
 
 
 def main() -> None:
@@ -145,28 +181,25 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--ways", nargs="*", default=WAYS)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--alone", choices=WAYS, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    torch.manual_seed(0)
-    model, x = subject(args.model, args.batch)
-    results: dict[str, dict[str, Any]] = {}
-    exact: list[Tensor] = []
+    if args.alone:
+        print(json.dumps(alone(args.alone, args)))
+        return
+    head = {"model": args.model, "batch": args.batch, "backend": args.backend}
+    head["torch"] = torch.__version__
+    ways: dict[str, dict[str, Any]] = {}
+    if args.out is not None and args.out.exists():
+        before = json.loads(args.out.read_text())
+        if {name: before.get(name) for name in head} == head:
+            ways = before["ways"]
     for way in args.ways:
-        try:
-            found = run(way, model, x, args.steps, args.backend)
-        except Exception as error:  # one way that this torch cannot go must not end the others
-            results[way] = {"failed": f"{type(error).__name__}: {error}"[:200]}
-            print(way, results[way])
-            continue
-        gradient = found.pop("gradient")
-        exact = exact or gradient
-        off = sum(float((a - b).square().sum()) for a, b in zip(gradient, exact, strict=True))
-        found["error"] = off / sum(float(g.square().sum()) for g in exact)
-        results[way] = found
-        print(f"{way:16}", json.dumps(found))
-    if args.out is not None:
-        head = {"model": args.model, "batch": args.batch, "backend": args.backend}
-        head["torch"] = torch.__version__
-        args.out.write_text(json.dumps({**head, "ways": results}, indent=1) + "\n")
+        if not is_done(ways.get(way), args.steps):
+            ways[way] = apart(way, args)
+        print(f"{way:16}", json.dumps(ways[way]), flush=True)
+        if args.out is not None:
+            ordered = {each: ways[each] for each in WAYS if each in ways}
+            args.out.write_text(json.dumps({**head, "ways": ordered}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

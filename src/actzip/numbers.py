@@ -34,6 +34,10 @@ class Numbers:
         self._totals = Totals(self._pool, optimizer)
         self._noise: NoiseReport | None = None  # as it was asked for last
 
+    def _compiled(self) -> tuple[int, int]:
+        """Graphs that torch.compile made inside the session, and those of code that had one."""
+        return 0, 0
+
     def stats(self) -> Stats:
         """The last finished forward pass: bytes, ratio, and a row per saved tensor."""
         if self._totals.last is None:
@@ -77,6 +81,9 @@ class Numbers:
         if lines and self._noise is not None:
             share = self._noise.total.share
             lines.append(f"measured by gradient_noise: {share:.2%} of SGD's variance")
+        compiled, recompiled = self._compiled()
+        if compiled:
+            lines.append(f"torch.compile made {compiled} graphs, {recompiled} of code that had one")
         return lines
 
     def _repr_html_(self) -> str:
@@ -105,11 +112,14 @@ class Numbers:
         noise_bias              bias² / squared gradient, by the last `gradient_noise`
         noise_predicted         with method="auto": the share that it predicts
         guard_level             with guard=True: how often errors were halved
+        compiled_graphs         what torch.compile made inside the session
+        recompiled_graphs       of them those of code that had one: other shapes, a changed flag
 
-        The last four are there when they are known.
+        The last six are there when they are known.
         """
         sums = Stats(passes=0) if self._totals.last is None else self._totals.sums()
         total = None if self._noise is None else self._noise.total
+        compiled, anew = self._compiled()
         found = {
             "step": self.step,
             "passes": sums.passes,
@@ -121,6 +131,7 @@ class Numbers:
             "step_peak_stored_bytes": self._totals.step_peak,
             **({} if total is None else {"noise_share": total.share, "noise_bias": total.lean}),
             **self._policy.metrics(),
+            **({"compiled_graphs": compiled, "recompiled_graphs": anew} if compiled else {}),
         }
         return {name: float(value) for name, value in found.items() if math.isfinite(value)}
 

@@ -76,7 +76,7 @@ class Session(Learning):
         self._around = threading.local()
         self._inner = None if model is None else weakref.ref(inside(model))
         self._front = Front(
-            _key(model, method, min_bytes),
+            _key(model, method, min_bytes, derive),
             lambda: self._policy,
             min_bytes,
             self._root,
@@ -84,6 +84,7 @@ class Session(Learning):
             self._wants_look,
             self._finished,
             self._failures,
+            lambda: derive is True and self._mode() is Derives.LOSSY,
         )
         self._attachment = (
             None
@@ -192,6 +193,9 @@ class Session(Learning):
             raise RuntimeError("gradient_noise needs a session of a model that is attached")
         return model, [s for m in model.modules() if (s := session_of(m)) is not None]
 
+    def _compiled(self) -> tuple[int, int]:
+        return self._front.compiled, self._front.recompiled
+
     def _root(self) -> nn.Module | None:
         return None if self._inner is None else self._inner()
 
@@ -266,7 +270,7 @@ class Session(Learning):
                 warn(message)
 
 
-def _key(model: nn.Module | None, method: Method, min_bytes: int) -> str:
+def _key(model: nn.Module | None, method: Method, min_bytes: int, derive: bool | None) -> str:
     """The name of a session for what is compiled in it.
 
     Of the sessions of models in a process only one has it, and the same one in the next run of a
@@ -274,7 +278,7 @@ def _key(model: nn.Module | None, method: Method, min_bytes: int) -> str:
     and must not compile anew: there the watcher at work says which session it is.
     """
     number = 0 if model is None else next(_NUMBERS)
-    return f"{number} {method!r} {min_bytes}"
+    return f"{number} {method!r} {min_bytes} {derive}"
 
 
 def _is_trained(root: nn.Module | None) -> bool:

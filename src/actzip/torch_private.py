@@ -61,6 +61,15 @@ try:  # for compiled graphs alone: without it they are left as they are
     from torch._guards import TracingContext as TracingContext
 except ImportError:
     TracingContext = None  # type: ignore[assignment, misc]
+
+
+def frame() -> int | None:
+    """The number that Dynamo has for the code it compiles; the same when it compiles it anew."""
+    found = importlib.import_module("torch._guards").CompileContext.current_compile_id()
+    number: int | None = getattr(found, "frame_id", None)
+    return number
+
+
 if TYPE_CHECKING:
     from torch.multiprocessing.reductions import StorageWeakRef as StorageWeakRef
     from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode

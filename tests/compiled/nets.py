@@ -68,3 +68,13 @@ def error(ours: dict[str, Tensor], exact: dict[str, Tensor]) -> float:
     """The squared error of the gradient as a whole, as a part of its square."""
     off = sum((ours[n] - g).double().square().sum().item() for n, g in exact.items())
     return off / sum(g.double().square().sum().item() for g in exact.values())
+
+
+def saved_bytes(y: Tensor, model: nn.Module) -> int:
+    """Bytes of the storages that a compiled forward returned for backward, beside parameters."""
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    node = y.grad_fn
+    assert node is not None
+    storages = [t.untyped_storage() for t in node.saved_tensors]  # type: ignore[attr-defined]
+    found = {s.data_ptr(): s.nbytes() for s in storages}
+    return sum(n for at, n in found.items() if at not in own)

@@ -77,6 +77,24 @@ def test_a_compiled_model_is_stored_as_an_eager_one_is(method: str) -> None:
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
+def test_graphs_and_those_that_are_compiled_anew_are_counted() -> None:
+    model = Small()
+    call = torch.compile(model, backend="aot_eager", dynamic=False)
+    with actzip.compress(model, actzip.ActNN(), min_bytes=0) as session:
+        for _ in range(5):
+            gradients(call, X)  # type: ignore[arg-type]
+        numbers = session.metrics()
+        assert (numbers["compiled_graphs"], numbers["recompiled_graphs"]) == (1, 0)
+        for _ in range(4):
+            gradients(call, X[:5])  # type: ignore[arg-type]
+        numbers = session.metrics()
+        assert (numbers["compiled_graphs"], numbers["recompiled_graphs"]) == (2, 1)
+        assert "torch.compile made 2 graphs, 1 of code that had one" in session.report()
+    plain = actzip.compress(Small(), "fixed", min_bytes=0)
+    assert "compiled_graphs" not in plain.metrics()
+    plain.remove()
+
+
 @pytest.mark.parametrize("how", ["wrapped", "in place", "part"])
 def test_bits_are_spread_over_the_layers_of_what_is_compiled(how: str) -> None:
     model = Small()

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import actzip
 from actzip.compiled import installation, ops
-from compiled.nets import FINE, error, gradients, make
+from compiled.nets import FINE, error, gradients, make, saved_bytes
 
 
 class Block(nn.Module):
@@ -34,16 +34,6 @@ class Net(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.b(self.a(x)).tanh()
         return out
-
-
-def _saved_bytes(y: Tensor, model: nn.Module) -> int:
-    """Bytes of the storages that a compiled forward returned for backward, beside parameters."""
-    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    node = y.grad_fn
-    assert node is not None
-    storages = [t.untyped_storage() for t in node.saved_tensors]  # type: ignore[attr-defined]
-    found = {s.data_ptr(): s.nbytes() for s in storages}
-    return sum(n for at, n in found.items() if at not in own)
 
 
 @pytest.mark.parametrize("what", ["own", "sequential"])
@@ -79,10 +69,10 @@ def test_a_function_that_was_compiled_around_the_model_is_compiled_again() -> No
 def test_what_forward_returns_for_backward_is_what_the_report_says() -> None:
     model, x = Net(), torch.randn(64, 64)
     y = torch.compile(model, backend="aot_eager")(x)
-    plain = _saved_bytes(y, model)
+    plain = saved_bytes(y, model)
     with actzip.compress(model, "fixed", min_bytes=0) as session:
         y = torch.compile(model, backend="aot_eager")(x)
-        packed, stats = _saved_bytes(y, model), session.stats()
+        packed, stats = saved_bytes(y, model), session.stats()
     assert stats.raw_bytes == pytest.approx(plain, rel=0.02)
     assert stats.stored_bytes == pytest.approx(packed, rel=0.15)
     assert packed < plain / 4

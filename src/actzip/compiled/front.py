@@ -48,12 +48,15 @@ class Front(ops.Hearer):
         wants: Callable[[], bool],
         finish: Callable[[ForwardPass], None],
         failures: Failures,
+        derives: Callable[[], bool],
     ):
         self.key = key
         self.failures = failures
         self.graphs = False  #: whether something was compiled inside the session
+        self.compiled = self.recompiled = 0  #: graphs, and of them those of code that had one
+        self._frames: set[int] = set()
         self._policy, self._min_bytes, self._root = policy, min_bytes, root
-        self._begin, self._finish = begin, finish
+        self._begin, self._finish, self._derives = begin, finish, derives
         self.calls = EagerCalls(wants)
         self._local = threading.local()
         LISTENERS[key] = self
@@ -69,13 +72,20 @@ class Front(ops.Hearer):
     def traced(self) -> None:
         installation.traced(self)
 
+    def compiles(self, frame: int | None) -> None:
+        """A graph is compiled of the code that Dynamo knows by this number."""
+        self.compiled += 1
+        self.recompiled += frame in self._frames
+        if frame is not None:
+            self._frames.add(frame)
+
     def entered(self) -> None:
         installation.prepare(self)
 
     def wish(self) -> Wish:
         root = self._root()
         kind = None if root is None else type(root)
-        return Wish(self.key, self._policy(), self._min_bytes, kind)
+        return Wish(self.key, self._policy(), self._min_bytes, kind, self._derives())
 
     def can_look(self) -> bool:
         """The model runs compiled: whether its next call can run uncompiled."""
@@ -102,9 +112,7 @@ class Front(ops.Hearer):
             if said.get("small"):
                 trace.ledger.add_small(int(said["bytes"]))
             else:
-                nbytes = int(said["bytes"])
-                where, why = site_of(said, path), said["reason"]
-                trace.ledger.rows.append(Row(where, nbytes, Fate.LEFT, nbytes, reason=why))
+                trace.ledger.rows.append(_row(said, path))
         self._local.run = run
         self._count(run, 0)
         return seed
@@ -142,3 +150,12 @@ class Front(ops.Hearer):
             row.codec, row.precision = repr(codec), codec.precision()
         run.trace.ledger.rows.append(row)
         self._count(run, 1)
+
+
+def _row(said: dict[str, Any], path: str) -> Row:
+    """Of a tensor that the graph does not pack."""
+    where, nbytes = site_of(said, path), int(said["bytes"])
+    if "recipe" not in said:
+        return Row(where, nbytes, Fate.LEFT, nbytes, reason=said["reason"])
+    sources = ", ".join(site_of(source, path).name for source in said["from"])
+    return Row(where, nbytes, Fate.DERIVED, derived_from=sources, recipe=said["recipe"])

@@ -45,6 +45,15 @@ SMOOTH = _words(
 )
 #: Bent without a bound, or with exponentials in it.
 STEEP = _words("exp exp2 expm1 sinh cosh _softmax _safe_softmax softmax")
+#: Cheap, of one element each, with bounded slopes: made again in backward (derive.py).
+TAME = _words(
+    """
+    view reshape permute transpose t expand squeeze unsqueeze clone alias detach _unsafe_view
+    contiguous _to_copy convert_element_type neg add sub mul gelu silu sigmoid tanh leaky_relu elu
+    mish softplus hardswish hardsigmoid erf abs clamp clamp_min clamp_max
+    """
+)
+SUMS = _words("add sub")
 #: Element by element: what is smaller is spread over what is larger.
 POINTWISE = _words("add sub rsub mul div where addcmul fma")
 #: Of a ReLU's result these ask one bit.

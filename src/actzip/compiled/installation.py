@@ -22,13 +22,14 @@ from actzip.autograd.compiled import LISTENERS
 from actzip.autograd.failures import is_debugging
 from actzip.compiled.graph_nodes import save_results
 from actzip.compiled.rewrite import rewrite
-from actzip.torch_private import TracingContext, compiler, saved_tensors_hooks
+from actzip.methods.lossless import Lossless
+from actzip.torch_private import TracingContext, compiler, frame, saved_tensors_hooks
 from actzip.warning import warn
 
 if TYPE_CHECKING:
     from actzip.compiled.front import Front
 
-_FORMAT = "actzip.compiled 6"  #: changes when graphs are rewritten in another way
+_FORMAT = "actzip.compiled 7"  #: changes when graphs are rewritten in another way
 _KWARGS = {"num_fwd_outputs", "static_lifetime_input_indices"}  #: what must be known of a graph
 _lock = threading.RLock()
 _sessions: weakref.WeakKeyDictionary[Any, list[weakref.ref[Front]]] = weakref.WeakKeyDictionary()
@@ -46,6 +47,7 @@ def traced(front: Front) -> None:
     known = _sessions.setdefault(context, [])
     if not any(ref() is front for ref in known):
         known.append(weakref.ref(front))
+        front.compiles(frame())
     prepare(front)
 
 
@@ -90,7 +92,7 @@ def partition(base: Callable[..., Any] | None = None) -> Callable[..., Any]:
 
     def run(gm: Any, joint_inputs: Any, **kwargs: Any) -> Any:
         inner = base or compiler.min_cut_partition()
-        if _current():
+        if any(not isinstance(front.wish().policy, Lossless) for front in _current()):
             save_results(gm.graph)
         fw, bw = inner(gm, joint_inputs, **kwargs)
         _apply(fw, bw, kwargs)

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from actzip.autograd.compiled import LISTENERS, Listener
 from actzip.autograd.seeds import seed_at
-from actzip.codecs import BitMask, Cast, Group, Keep
+from actzip.codecs import BitMask, Cast, Group, Keep, Window
 from actzip.codecs.base import Codec, Payload, PayloadError, ours
 from actzip.codecs.serial import from_words, to_words
 from actzip.torch_private import DisableTorchFunction, saved_tensors_hooks
@@ -46,13 +46,16 @@ HEAD = _HEAD.size
 _HELD: dict[int, Tensor] = {}
 _NUMBERS = itertools.count(1)
 
+#: They ask the session, and draw a new seed, in each run: a captured CUDA graph would do so once.
+#: With this tag inductor captures what is between them (`mode="reduce-overhead"`).
+_UNCAPTURED = (torch.Tag.cudagraph_unsafe,)
+
 _LIBRARY = torch.library.Library("actzip", "DEF")
-_LIBRARY.define("begin(str graph) -> Tensor")
-_LIBRARY.define("pack(Tensor x, Tensor seed, str site, int number) -> Tensor")
+_LIBRARY.define("begin(str graph) -> Tensor", tags=_UNCAPTURED)
+_LIBRARY.define("pack(Tensor x, Tensor seed, str site, int number) -> Tensor", tags=_UNCAPTURED)
 for _name in ("unpack", "unpack_mask"):
-    _LIBRARY.define(
-        f"{_name}(Tensor packed, SymInt[] size, SymInt[] stride, ScalarType dtype) -> Tensor"
-    )
+    _schema = "(Tensor packed, SymInt[] size, SymInt[] stride, ScalarType dtype) -> Tensor"
+    _LIBRARY.define(_name + _schema, tags=_UNCAPTURED)
 
 
 class Hearer(Listener):
@@ -94,6 +97,8 @@ def visible(codec: Codec, shape: Sequence[int], dtype: torch.dtype, signs: bool 
         data = -(-numel // 8)
     elif isinstance(codec, Cast):
         data = 2 * numel
+    elif isinstance(codec, Window):
+        data = codec.least_bytes(torch.empty(numel, device="meta"))
     elif isinstance(codec, Group) and isinstance(codec.bits, int) and not codec.entropy:
         data = codec._layout(torch.empty(numel, dtype=dtype, device="meta")).offsets[-1]
     else:

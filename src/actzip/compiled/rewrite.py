@@ -9,7 +9,6 @@ parameters and what is made of them alone, constants, numbers.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,41 +19,16 @@ from actzip.codecs import BitMask, Index
 from actzip.codecs.base import Codec
 from actzip.codecs.serial import to_words
 from actzip.compiled import functions, names, ops
-from actzip.compiled.effect import Effect, effect, hint
+from actzip.compiled.effect import effect, hint
 from actzip.compiled.graph_nodes import active, is_written, mask_side, root, same, shares
+from actzip.compiled.pooling import window_of
+from actzip.compiled.remade import make_again
+from actzip.compiled.saved import Saved, Wish
 from actzip.compiled.sites import Readers, site_of
 from actzip.compiled.symbols import Symbols
-from actzip.methods.base import Policy, Role, Stateless
+from actzip.methods.base import Role, Stateless
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-
-
-@dataclass
-class Saved:
-    """One tensor that the forward graph saves, and what becomes of it."""
-
-    place: int  #: among the forward graph's outputs
-    node: Node  #: in forward
-    home: Node  #: its placeholder in backward
-    effect: Effect = field(default_factory=lambda: Effect(Role.EXACT))
-    site: dict[str, Any] = field(default_factory=dict)
-    packs: bool = False
-    reason: str = ""
-
-    @property
-    def val(self) -> Tensor:
-        val: Tensor = self.node.meta["val"]
-        return val
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What a session wants of a graph."""
-
-    key: str
-    policy: Policy
-    min_bytes: int
-    root: type | None  #: the class of the session's model
 
 
 def rewrite(fw: GraphModule, bw: GraphModule, outputs: int, static: list[int], wish: Wish) -> None:
@@ -62,6 +36,8 @@ def rewrite(fw: GraphModule, bw: GraphModule, outputs: int, static: list[int], w
     plan = _Plan(fw, bw, outputs, static, wish)
     for saved in plan.saved:
         plan.decide(saved)
+    if wish.derives:
+        plan.left += make_again(bw, plan.saved, plan.outputs, plan.first)
     plan.carry_out()
 
 
@@ -170,7 +146,7 @@ class _Plan:
         if role is Role.MASK:
             codec = BitMask()
         elif role is Role.INDEX:
-            codec = Index()
+            codec = window_of(saved.node) or Index()
         elif role in (Role.LINEAR, Role.NONLINEAR):
             if isinstance(self.wish.policy, Stateless):
                 here = site_of(saved.site, "")
