@@ -60,6 +60,6 @@ def test_bytes_between_the_points_of_the_grid() -> None:
 
 def test_a_curve_by_channel_knows_all_channels_of_wide_maps() -> None:
     x = torch.randn(8, 64, 1, 112) * torch.linspace(0.5, 2.0, 64).view(-1, 1, 1)
-    curve = curve_of(x, 5.0, 1, None)
+    curve = curve_of(x, 5.0, 1, own_steps=True)
     assert len(curve.direction) == 64
     assert curve.direction[-1] > 3 * curve.direction[0]

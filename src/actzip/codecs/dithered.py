@@ -110,16 +110,19 @@ class Dithered(Codec):
                     "or one per channel"
                 )
 
-    def rate(self, x: Tensor, factors: Sequence[float] = (1.0,)) -> list[float]:
+    def rate(
+        self, x: Tensor, factors: Sequence[float] = (1.0,), centre: float | tuple[float, ...] = 0.0
+    ) -> list[float]:
         """Bits that an element of a tensor like x takes when all errors are so many times larger.
 
-        From the entropy of the codes given their dither, for some 8192 elements of x.
+        From the entropy of the codes given their dither, for some 8192 elements of x. `centre` is
+        subtracted before, one number or one for each channel.
         """
         self.check(x)
         # a prime apart: equal distances would meet the same corner of every map
         index = torch.arange(min(x.numel(), 8192), device=x.device) * 2654435761 % max(1, x.numel())
         places = torch.unravel_index(index, x.shape) if x.dim() else ()
-        values = (x[places] if x.dim() else x.view(1)).double()
+        values = (x[places] if x.dim() else x.view(1)).double() - self._at(centre, places, x)
         errors, origin = self._at(self.error, places, x), None
         above = torch.ones_like(values, dtype=torch.bool)
         if self.origin is not None:

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from actzip.codecs import Dithered, Group, Rectified
+from actzip.codecs import Group
 from actzip.codecs.base import Codec
 from actzip.control.op import NORMS, Kind, channel_dim
-from actzip.control.rate_curves import LARGE, Curve, coder, curve_of
+from actzip.control.rate_curves import LARGE, Coder, Curve, coder, curve_of
 from actzip.methods.actnn import group_at
 from actzip.methods.base import Role, Site
 
@@ -38,7 +38,7 @@ class Codes:
         self.errors: dict[str, Floats] = {}  #: half a step, of the tensor or of each channel
         self.rectified: set[str] = set()  #: BatchNorms' inputs whose results a ReLU cuts off
         self.fine: set[str] = set()  #: those of them that need more bits than a sign-exact code has
-        self._made: dict[str, tuple[Any, Dithered | Rectified]] = {}
+        self._made: dict[str, tuple[Any, Coder]] = {}
 
     def start(self, site: Site, tensor: Tensor, bits: int = START) -> Codec:
         """A code that needs no step."""
@@ -46,17 +46,22 @@ class Codes:
 
     def code(self, site: Site, tensor: Tensor, errors: Floats, origins: Origins | None) -> Codec:
         """The code with these errors; the same object until they change."""
-        dim = channel_dim(site.op, tensor.dim())
+        dim = _channels(site, tensor)
         if len(errors) > 1 and (tensor.dim() < 2 or tensor.shape[dim] != len(errors)):
             errors = errors.min(keepdims=True)
         if not self._tells_sides(site, tensor, origins) or self._is_fine(site.name, errors):
             origins = None
         error = tuple(errors.tolist()) if len(errors) > 1 else float(errors[0])
-        wanted = (error, dim, site.relu, origins)
+        wanted = (error, dim, site.relu, origins, self._centre(site.name, tensor, dim))
         made = self._made.get(site.name)
         if made is None or made[0] != wanted:
             made = self._made[site.name] = wanted, coder(*wanted)
         return made[1]
+
+    def _centre(self, name: str, tensor: Tensor, dim: int) -> tuple[float, ...]:
+        curve = self.curves.get(name)
+        fits = curve is not None and tensor.dim() > 1 and tensor.shape[dim] == len(curve.centre)
+        return tuple(curve.centre) if curve is not None and fits else ()
 
     def _tells_sides(self, site: Site, tensor: Tensor, origins: Origins | None) -> bool:
         fits = tensor.dim() > 1 and tensor.numel() >= LARGE and not site.relu
@@ -87,12 +92,12 @@ class Codes:
         """Measure the bits that the tensor takes at each step; gives back the bytes it takes now,
         by the curve."""
         by_channel = site.op.kind is Kind.BATCH_NORM and tensor.dim() > 1 and not site.relu
-        dim = channel_dim(site.op, tensor.dim()) if by_channel else None
         before, errors = self.curves.get(site.name), self.errors.get(site.name)
         coarsest = _CURVED if _is_curved(site) else _COARSEST
         direction = None if before is None else before.direction
         sides = origins if self._tells_sides(site, tensor, origins) else None
-        curve = curve_of(tensor, coarsest, dim, direction, site.relu, sides)
+        dim = _channels(site, tensor)
+        curve = curve_of(tensor, coarsest, dim, direction, site.relu, sides, by_channel)
         self.curves[site.name] = curve
         if errors is None:
             return tensor.numel() * (START / 8 + 4 / group_at(site, tensor, 256))
@@ -118,6 +123,11 @@ def step_of(errors: Floats, curve: Curve) -> float:
     """Half of t, of which channel c has t·direction[c]."""
     same = len(errors) == len(curve.direction)
     return float(np.mean(errors / np.array(curve.direction if same else [1.0])))
+
+
+def _channels(site: Site, tensor: Tensor) -> int:
+    """The dimension of its channels; an attention's are those of each head."""
+    return -1 if site.op.kind is Kind.ATTENTION else channel_dim(site.op, tensor.dim())
 
 
 def _is_curved(site: Site) -> bool:
