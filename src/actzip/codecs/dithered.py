@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -183,7 +184,7 @@ class Dithered(Codec):
         return kept[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_kept"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_kept", "_bounded")}
 
     def _new_layout(self, x: Tensor) -> DitheredLayout:
         errors, origins = _each(self.error), _each(0.0 if self.origin is None else self.origin)
@@ -200,6 +201,7 @@ class Dithered(Codec):
     def least_bytes(self, x: Tensor) -> int:
         return min(Bounded(entropy=True).least_bytes(x), least_bytes(x.numel()))
 
+    @cached_property
     def _bounded(self) -> Bounded:
         return Bounded(self.error, entropy=True)
 
@@ -217,7 +219,7 @@ class Dithered(Codec):
         if fits and kernel.encode(x.view(-1), self._layout(x), seed, room) is not None:
             form = _CODED
         elif self.origin is None:
-            return self._bounded()._encode(x, seed, allocate)
+            return self._bounded._encode(x, seed, allocate)
         else:
             room(x.nbytes).copy_(_as_bytes(x))
             form = _KEPT
@@ -235,7 +237,7 @@ class Dithered(Codec):
                 raise DamagedError(f"{data.numel()} bytes are not {out.numel()} values")
             _as_bytes(out).copy_(data[1:])
         elif first < _CODED and self.origin is None:
-            self._bounded()._decode(payload, out)
+            self._bounded._decode(payload, out)
         else:
             raise DamagedError("the first byte does not say how the codes are stored")
 

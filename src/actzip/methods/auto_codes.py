@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,18 @@ _LONGER = 1.1  #: times the elements of the last look: codes get coarser to stay
 _MOST, _AGAIN = 6.0, 5.0
 
 
+_Like = tuple[int, int, bool, Origins | None]
+
+
+class _Made(NamedTuple):
+    """A code, and what it was made for: the very arrays of the last look."""
+
+    errors: Floats
+    curve: Curve | None
+    like: _Like  #: number of channels, their dimension, whether a ReLU made it, origins
+    code: Coder
+
+
 class Codes:
     """The steps of all sites, and their curves as of the last look."""
 
@@ -38,7 +50,7 @@ class Codes:
         self.errors: dict[str, Floats] = {}  #: half a step, of the tensor or of each channel
         self.rectified: set[str] = set()  #: BatchNorms' inputs whose results a ReLU cuts off
         self.fine: set[str] = set()  #: those of them that need more bits than a sign-exact code has
-        self._made: dict[str, tuple[Any, Coder]] = {}
+        self._made: dict[str, _Made] = {}
 
     def start(self, site: Site, tensor: Tensor, bits: int = START) -> Codec:
         """A code that needs no step."""
@@ -46,22 +58,25 @@ class Codes:
 
     def code(self, site: Site, tensor: Tensor, errors: Floats, origins: Origins | None) -> Codec:
         """The code with these errors; the same object until they change."""
-        dim = _channels(site, tensor)
-        if len(errors) > 1 and (tensor.dim() < 2 or tensor.shape[dim] != len(errors)):
-            errors = errors.min(keepdims=True)
         if not self._tells_sides(site, tensor, origins) or self._is_fine(site.name, errors):
             origins = None
-        error = tuple(errors.tolist()) if len(errors) > 1 else float(errors[0])
-        wanted = (error, dim, site.relu, origins, self._centre(site.name, tensor, dim))
+        dim, curve = _channels(site, tensor), self.curves.get(site.name)
         made = self._made.get(site.name)
-        if made is None or made[0] != wanted:
-            made = self._made[site.name] = wanted, coder(*wanted)
-        return made[1]
+        like = (tensor.shape[dim] if tensor.dim() else 1, dim, site.relu, origins)
+        same = made is not None and made.errors is errors and made.curve is curve
+        if made is None or not same or made.like != like:
+            code = self._coder(like, errors, curve if tensor.dim() > 1 else None)
+            made = self._made[site.name] = _Made(errors, curve, like, code)
+        return made.code
 
-    def _centre(self, name: str, tensor: Tensor, dim: int) -> tuple[float, ...]:
-        curve = self.curves.get(name)
-        fits = curve is not None and tensor.dim() > 1 and tensor.shape[dim] == len(curve.centre)
-        return tuple(curve.centre) if curve is not None and fits else ()
+    def _coder(self, like: _Like, errors: Floats, curve: Curve | None) -> Coder:
+        count, dim, relu, origins = like
+        if len(errors) > 1 and (curve is None or len(errors) != count):
+            errors = errors.min(keepdims=True)
+        error = tuple(errors.tolist()) if len(errors) > 1 else float(errors[0])
+        fits = curve is not None and len(curve.centre) == count
+        centre = tuple(curve.centre) if curve is not None and fits else ()
+        return coder(error, dim, relu, origins, centre)
 
     def _tells_sides(self, site: Site, tensor: Tensor, origins: Origins | None) -> bool:
         fits = tensor.dim() > 1 and tensor.numel() >= LARGE and not site.relu
