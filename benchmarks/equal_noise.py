@@ -204,7 +204,7 @@ class Bench:
 
     def matched(self, goal: Figures, start: Trained) -> Figures:
         """`auto` with the noise at which it has at most the error of `goal`, and nearly that."""
-        noise, best = goal.share, None
+        noise, best = max(goal.share, 0.02), None
         for _ in range(TRIES):
             found = self.figures(f"auto:noise={noise:.4g}", start)
             if found.error <= goal.error and (best is None or found.ratio > best.ratio):
@@ -212,7 +212,7 @@ class Bench:
             if best is not None and best.error >= NEAR * goal.error:
                 break
             # in proportion to what was asked for, as far as codes are not at their coarsest
-            noise *= min(4.0, 0.97 * goal.error / found.error)
+            noise = min(1.0, noise * min(16.0, 0.97 * goal.error / found.error))
         return best or found
 
     def _for_noise(self) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Tensor]]:

@@ -18,6 +18,7 @@ from actzip.codecs import (
     BitMask,
     Bounded,
     Cast,
+    Centred,
     Codec,
     Dithered,
     Dual,
@@ -127,6 +128,7 @@ WITH: list[tuple[Codec, Tensor, int, int]] = [
     (Bounded(0.01, predict="lorenzo"), maps(), 0, 2),  # a word, and whether there is a difference
     (Bounded(0.01, entropy=True), maps(), 8, 12),
     (Dithered(0.4), maps(), 12, 16),
+    (Centred((0.5,) * 16, 0.4), maps(), 12, 16),
     (Rectified(0.4), maps(), 12, 16),
     (Group(2, entropy=True), maps(), 5, 10),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 import torch
 
 from actzip.codecs import Bounded
@@ -60,6 +61,21 @@ def test_bytes_between_the_points_of_the_grid() -> None:
 
 def test_a_curve_by_channel_knows_all_channels_of_wide_maps() -> None:
     x = torch.randn(8, 64, 1, 112) * torch.linspace(0.5, 2.0, 64).view(-1, 1, 1)
-    curve = curve_of(x, 5.0, 1, None)
+    curve = curve_of(x, 5.0, 1, own_steps=True)
     assert len(curve.direction) == 64
     assert curve.direction[-1] > 3 * curve.direction[0]
+
+
+def test_channels_apart_are_coded_about_their_means() -> None:
+    rng = torch.Generator().manual_seed(0)
+    x = torch.randn(512, 64, generator=rng)
+    means = 3 * torch.randn(64, generator=rng)
+    alone, apart = curve_of(x, 0.0, -1), curve_of(x + means, 0.0, -1)
+    assert not alone.centre
+    assert np.abs(np.array(apart.centre) - means.numpy()).max() < 0.2
+    assert apart.size == pytest.approx(alone.size, rel=0.01)
+    assert apart.bytes_at(1.0) == pytest.approx(alone.bytes_at(1.0), rel=0.02)
+    # the coarsest step is in parts of the values, which are farther from zero
+    assert apart.coarsest == pytest.approx(math.log2(spread(x + means) / apart.size), abs=0.05)
+    relu = curve_of((x + means).relu(), 0.0, -1, relu=True)
+    assert not relu.centre, "zeros stay zeros"

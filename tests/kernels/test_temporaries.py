@@ -14,6 +14,7 @@ from actzip.codecs import (
     BitMask,
     Bounded,
     Cast,
+    Centred,
     Codec,
     Dithered,
     Dual,
@@ -75,6 +76,7 @@ CASES: list[tuple[Codec, Tensor]] = [
     (Bounded((0.05,) * 32, predict="lorenzo", entropy=True), values()),
     (Dithered(0.4), values()),
     (Dithered(0.05), values(torch.float16)),
+    (Centred((0.5,) * 32, 0.4), values()),
     (Rectified(0.4), values()),
 ]
 

@@ -79,7 +79,7 @@ def test_no_layer_has_many_times_its_share(build: Build) -> None:
         sums[1] += row.sgd
     worst = max(layers, key=lambda n: layers[n][0] / max(layers[n][1], 1e-30))
     share = layers[worst][0] / layers[worst][1]
-    assert share <= 2 * 4 * 0.05, f"{worst}: {share:.3f}"
+    assert share <= 2 * 6 * 0.05, f"{worst}: {share:.3f}"
 
 
 @pytest.mark.parametrize("build", [resnet, transformer])
@@ -176,6 +176,42 @@ def test_an_op_without_a_formula_is_kept_exactly_and_named() -> None:
     assert not rows[":HypotBackward0.self"].codec
     assert "no error formula" in rows[":HypotBackward0.self"].reason
     assert rows["first:AddmmBackward0.mat1"].codec.startswith("Dithered")
+
+
+class _Apart(nn.Module):
+    """Channels whose means are further apart than their values, as in a transformer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 128), nn.Linear(128, 64)
+        with torch.no_grad():
+            self.first.bias.copy_(torch.randn(128) * 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.last(F.gelu(self.first(x)))
+        return out
+
+
+def test_channels_apart_are_coded_about_their_means() -> None:
+    model = _Apart()
+    optimizer = sgd(model)
+    rng = torch.Generator().manual_seed(0)
+    teacher = torch.randn(64, 64, generator=rng) / 8
+    session = actzip.compress(model, method="auto", optimizer=optimizer)
+    codecs: list[str] = []
+    for _ in range(8):
+        x = torch.randn(256, 64, generator=rng)
+        optimizer.zero_grad()
+        (model(x) - x @ teacher).square().mean().backward()
+        optimizer.step()
+        codecs.append(next(r.codec for r in session.stats().sites if "Gelu" in r.name))
+    assert codecs[0].startswith("Group")
+    assert codecs[-1].startswith("Centred")
+    again = actzip.compress(_Apart(), method="auto")
+    again.load_state_dict(session.state_dict())
+    ours, theirs = (s._policy._codes.curves for s in (session, again))  # type: ignore[attr-defined]
+    assert ours == theirs
+    assert any(len(curve.centre) == 128 for curve in theirs.values())
 
 
 def test_guarded_it_still_learns_and_says_what_it_has_to_say() -> None:

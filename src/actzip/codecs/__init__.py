@@ -3,6 +3,7 @@
 from actzip.codecs.base import Codec
 from actzip.codecs.bounded import Bounded
 from actzip.codecs.cast import Cast
+from actzip.codecs.centred import Centred
 from actzip.codecs.dithered import Dithered
 from actzip.codecs.dual import Dual
 from actzip.codecs.fixedpoint import FixedPoint
@@ -20,6 +21,7 @@ __all__ = [
     "BitMask",
     "Bounded",
     "Cast",
+    "Centred",
     "Codec",
     "Dithered",
     "Dual",

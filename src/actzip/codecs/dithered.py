@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -110,16 +111,19 @@ class Dithered(Codec):
                     "or one per channel"
                 )
 
-    def rate(self, x: Tensor, factors: Sequence[float] = (1.0,)) -> list[float]:
+    def rate(
+        self, x: Tensor, factors: Sequence[float] = (1.0,), centre: float | tuple[float, ...] = 0.0
+    ) -> list[float]:
         """Bits that an element of a tensor like x takes when all errors are so many times larger.
 
-        From the entropy of the codes given their dither, for some 8192 elements of x.
+        From the entropy of the codes given their dither, for some 8192 elements of x. `centre` is
+        subtracted before, one number or one for each channel.
         """
         self.check(x)
         # a prime apart: equal distances would meet the same corner of every map
         index = torch.arange(min(x.numel(), 8192), device=x.device) * 2654435761 % max(1, x.numel())
         places = torch.unravel_index(index, x.shape) if x.dim() else ()
-        values = (x[places] if x.dim() else x.view(1)).double()
+        values = (x[places] if x.dim() else x.view(1)).double() - self._at(centre, places, x)
         errors, origin = self._at(self.error, places, x), None
         above = torch.ones_like(values, dtype=torch.bool)
         if self.origin is not None:
@@ -180,7 +184,7 @@ class Dithered(Codec):
         return kept[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_kept"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_kept", "_bounded")}
 
     def _new_layout(self, x: Tensor) -> DitheredLayout:
         errors, origins = _each(self.error), _each(0.0 if self.origin is None else self.origin)
@@ -197,6 +201,7 @@ class Dithered(Codec):
     def least_bytes(self, x: Tensor) -> int:
         return min(Bounded(entropy=True).least_bytes(x), least_bytes(x.numel()))
 
+    @cached_property
     def _bounded(self) -> Bounded:
         return Bounded(self.error, entropy=True)
 
@@ -214,7 +219,7 @@ class Dithered(Codec):
         if fits and kernel.encode(x.view(-1), self._layout(x), seed, room) is not None:
             form = _CODED
         elif self.origin is None:
-            return self._bounded()._encode(x, seed, allocate)
+            return self._bounded._encode(x, seed, allocate)
         else:
             room(x.nbytes).copy_(_as_bytes(x))
             form = _KEPT
@@ -232,7 +237,7 @@ class Dithered(Codec):
                 raise DamagedError(f"{data.numel()} bytes are not {out.numel()} values")
             _as_bytes(out).copy_(data[1:])
         elif first < _CODED and self.origin is None:
-            self._bounded()._decode(payload, out)
+            self._bounded._decode(payload, out)
         else:
             raise DamagedError("the first byte does not say how the codes are stored")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,7 +55,7 @@ class Rectified(Codec):
     def rate(self, x: Tensor, factors: Sequence[float] = (1.0,)) -> list[float]:
         """Bits that an element of a tensor like x takes when all errors are so many times larger;
         for large tensors."""
-        return self._dithered().rate(x, factors)
+        return self._dithered.rate(x, factors)
 
     def max_error(self, x: Tensor) -> Tensor:
         """The error that was asked for, 0 of zeros; a negative element may be lost."""
@@ -65,16 +67,21 @@ class Rectified(Codec):
         return float((x != 0).double().mean()) * self.error**2 / 3 if x.numel() else 0.0
 
     def least_bytes(self, x: Tensor) -> int:
-        return self._dithered().least_bytes(x)
+        return self._dithered.least_bytes(x)
 
+    @cached_property
     def _dithered(self) -> Dithered:
         return Dithered(self.error, origin=0.0)
 
+    @cached_property
     def _bounded(self) -> Bounded:
         return Bounded(self.error, entropy=True)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"error": self.error}
+
     def _view(self, x: Tensor) -> Tensor | None:
-        return self._dithered()._view(x)
+        return self._dithered._view(x)
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Coded:
         data = x.new_empty(0, dtype=torch.uint8)
@@ -84,9 +91,9 @@ class Rectified(Codec):
             data = allocate(nbytes + 1, x.device)
             return data[1:]
 
-        layout, kernel = self._dithered()._layout(x), kernels.of(x, "dithered")
+        layout, kernel = self._dithered._layout(x), kernels.of(x, "dithered")
         if x.numel() < _SMALL or kernel.encode(x.view(-1), layout, seed, room) is None:
-            return self._bounded()._encode(x, seed, allocate)
+            return self._bounded._encode(x, seed, allocate)
         data[:1] = _CODED
         return Coded(data, known=(_CODED,))
 
@@ -94,9 +101,9 @@ class Rectified(Codec):
         data = payload.data
         (first,) = payload.known or (int(data[0]) if data.numel() else _CODED + 1,)
         if first == _CODED and out.numel():  # of nothing there are no codes
-            self._dithered()._decode(payload, out)
+            self._dithered._decode(payload, out)
             out.clamp_(min=0)
         elif first < _CODED:
-            self._bounded()._decode(payload, out)
+            self._bounded._decode(payload, out)
         else:
             raise DamagedError("the first byte does not say how the codes are stored")

@@ -50,9 +50,9 @@ class Touched:
         return found
 
 
-def average(rows: Sequence[tuple[int, Reading]], sizes: Mapping[int, float]) -> Reading | None:
-    """The mean of readings, each in parts of ‖g‖² of its own step."""
-    kept = [_scaled(r, 1 / sizes[step]) for step, r in rows if sizes.get(step, 0.0) > 0]
+def average(rows: Sequence[tuple[int, Reading]], scales: Mapping[int, float]) -> Reading | None:
+    """The mean of readings, each in parts of its step's scale."""
+    kept = [_scaled(r, 1 / scales[step]) for step, r in rows if scales.get(step, 0.0) > 0]
     return mean(kept)
 
 
@@ -63,7 +63,7 @@ def _scaled(r: Reading, by: float) -> Reading:
 def touched(
     told: Layers,
     readings: Mapping[str, Reading],
-    sizes: Mapping[int, float],
+    scales: Mapping[int, float],
     exact_zeros: Collection[str] = (),
 ) -> tuple[dict[str, Touched], list[str]]:
     """For every site that was read what its errors do, and the layers that the rows are of.
@@ -84,7 +84,7 @@ def touched(
         if travels.any():
             to.add(travels, paths.below(layer, names))
     for (site, layer), rows in told.trails().items():
-        weights = [w.numpy() / sizes[step] for step, w in rows if sizes.get(step, 0.0) > 0]
+        weights = [w.numpy() / scales[step] for step, w in rows if scales.get(step, 0.0) > 0]
         if weights and site in found and layer in place:
             share = _unit(place[layer], len(names))
             share[-1] += _FURTHER

@@ -1,7 +1,9 @@
 """What is known of a network's gradients at the last looks, as one problem for the solver.
 
-Everything is taken in parts of ‖g‖² of its own look: then neither a loss scale nor gradients that
-shrink as training goes on tell looks apart.
+Everything is taken in parts of ‖g‖² of its own look, or of the mean of the last looks if that is
+larger: then neither a loss scale nor gradients that shrink as training goes on tell looks apart,
+and a batch with hardly a gradient (a text classifier that knows most of its batches has some with
+1e-4 of the others' ‖g‖²) is not what the mean is made of.
 """
 
 from __future__ import annotations
@@ -27,33 +29,39 @@ _LEAST = 1e-3  #: of an equal share of V: a layer whose gradient vanishes is not
 
 @dataclass
 class Looks:
-    """‖g‖² of the last looks, and the SGD variance of every parameter in parts of it."""
+    """‖g‖² of the last looks, and the SGD variance of every parameter."""
 
     history: int
     sizes: dict[int, float] = field(default_factory=dict)  #: by the pass
-    shares: dict[int, dict[int, float]] = field(default_factory=dict)  #: by parameter
+    spreads: dict[int, dict[int, float]] = field(default_factory=dict)  #: by pass and parameter
     places: dict[str, list[int]] = field(default_factory=dict)  #: parameters of each layer
 
     def add(self, step: int, size: float, variances: Mapping[int, float], added: float) -> None:
         """A look; the codes were expected to have added `added` of the SGD variance to it."""
         self.sizes[step] = size
-        self.shares[step] = {i: v / size / (1 + added) for i, v in variances.items()}
+        self.spreads[step] = {i: v / (1 + added) for i, v in variances.items()}
         for old in sorted(self.sizes)[: -self.history]:
-            del self.sizes[old], self.shares[old]
+            del self.sizes[old], self.spreads[old]
+
+    def scales(self) -> dict[int, float]:
+        """What each look is taken in parts of."""
+        usual = float(np.mean(list(self.sizes.values()))) if self.sizes else 0.0
+        return {step: max(size, usual) for step, size in self.sizes.items()}
 
     def variances(self) -> dict[int, float]:
-        """V/‖g‖² of each parameter: the mean of the looks that know it."""
-        known = [s for s in self.shares.values() if s]
-        names = sorted({i for s in known for i in s})
-        return {i: float(np.mean([s[i] for s in known if i in s])) for i in names}
+        """V of each parameter in these parts: the mean of the looks that know it."""
+        scales = self.scales()
+        known = [(scales[step], found) for step, found in self.spreads.items() if found]
+        names = sorted({i for _, found in known for i in found})
+        return {i: float(np.mean([v[i] / by for by, v in known if i in v])) for i in names}
 
     def state_dict(self) -> dict[str, Any]:
-        shares = {step: dict(s) for step, s in self.shares.items()}
-        return {"sizes": dict(self.sizes), "shares": shares, "places": dict(self.places)}
+        spreads = {step: dict(v) for step, v in self.spreads.items()}
+        return {"sizes": dict(self.sizes), "spreads": spreads, "places": dict(self.places)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.sizes = dict(state["sizes"])
-        self.shares = {step: dict(s) for step, s in state["shares"].items()}
+        self.spreads = {step: dict(v) for step, v in state["spreads"].items()}
         self.places = dict(state["places"])
 
 
@@ -68,10 +76,11 @@ class Known:
 
 def known(told: Layers, looks: Looks, curves: Mapping[str, Curve]) -> Known | None:
     """What the last looks say of these sites; None when nothing."""
-    averages = {layer: average(told.readings(layer), looks.sizes) for layer in told}
+    scales = looks.scales()
+    averages = {layer: average(told.readings(layer), scales) for layer in told}
     readings = {layer: r for layer, r in averages.items() if r is not None}
     exact_zeros = {site for site, curve in curves.items() if curve.relu}
-    found, layers = touched(told, readings, looks.sizes, exact_zeros)
+    found, layers = touched(told, readings, scales, exact_zeros)
     # a site that no gradient feels now (behind a weight of 0) keeps the code it has
     sites = [s for s, to in found.items() if s in curves and to.channels.sum() > 0]
     sites = [s for s in sites if curves[s].size > 0]

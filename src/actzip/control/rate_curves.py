@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from actzip.codecs import Dithered, Rectified
+from actzip.codecs import Centred, Dithered, Rectified
 from actzip.codecs.each import mapped
 
 Floats = NDArray[np.float64]
@@ -33,6 +33,11 @@ LARGE = 4096  #: elements from which codes have tables of their own, and a sign-
 COARSER = 3.0  #: steps below the origin of a sign-exact code, beside those above it
 _TABLE = 112  #: bytes of a payload that do not grow with the tensor
 _ROWS = 8  #: samples of the batch that it is of, at least
+#: Variance of the channels' means beside that of the values about them, from which channels are
+#: coded about their means: that saves 0.03 bits of an element.
+_APART = 0.05
+
+Coder = Centred | Dithered | Rectified
 
 
 @dataclass
@@ -48,6 +53,7 @@ class Curve:
     coarsest: float  #: log2(t/size) at most
     relu: bool = False  #: a ReLU's result, whose zeros have no error
     direction: list[float] = field(default_factory=lambda: [1.0])
+    centre: list[float] = field(default_factory=list)  #: of each channel, where they are apart
 
     def bytes_at(self, step: float) -> float:
         """Of the whole tensor with the step t."""
@@ -121,43 +127,74 @@ def _monotone(x: Floats, y: Floats, at: Floats) -> Floats:
 
 
 def coder(
-    error: float | tuple[float, ...], dim: int, relu: bool, origin: tuple[float, ...] | None = None
-) -> Dithered | Rectified:
+    error: float | tuple[float, ...],
+    dim: int,
+    relu: bool,
+    origin: tuple[float, ...] | None = None,
+    centre: tuple[float, ...] = (),
+) -> Coder:
     """The code with these errors, half its steps.
 
     relu    of a ReLU's result: zeros stay zeros
     origin  of a BatchNorm's input whose result a ReLU cuts off: where, channel by channel
+    centre  of channels that are coded about their means
     """
     if relu:
         return Rectified(error if isinstance(error, float) else min(error))
     if origin is None:
-        return Dithered(error, channel_dim=dim)
+        return Centred(centre, error, dim) if centre else Dithered(error, channel_dim=dim)
     return Dithered(error, channel_dim=dim, origin=origin, coarser=COARSER)
 
 
 def curve_of(
     x: Tensor,
     coarsest: float,
-    dim: int | None,
-    direction: list[float] | None,
+    channels: int,
+    direction: list[float] | None = None,
     relu: bool = False,
     origin: tuple[float, ...] | None = None,
+    own_steps: bool = False,
 ) -> Curve:
-    """Measured on a sample of x; with a `dim` of channels, in units of their `direction`."""
-    some = sample(x, whole=dim).float()
+    """Measured on a sample of x, whose `channels` are this dimension.
+
+    own_steps  each channel has a step of its own, in units of its `direction`
+    """
+    some = sample(x, whole=channels if x.dim() > 1 else None).float()
+    usual, centre = spread(some), () if relu or origin is not None else _centre(x, some, channels)
+    if centre:
+        some = some - _along(centre, some, channels)
     found = np.ones(1)
-    if dim is not None:
-        some, found = _levelled(some, dim, direction)
+    if own_steps:
+        some, found = _levelled(some, channels, direction)
     size = spread(some)
     bits = [32.0] * len(GRID)
     if size > 0:
         halves = (size / 2 * found).tolist()
-        code = coder(tuple(halves) if dim is not None else halves[0], dim or 1, relu, origin)
+        code = coder(tuple(halves) if own_steps else halves[0], channels, relu, origin, centre)
         bits = [float(b) for b in measure(_bits(code, x))]
-    return Curve(x.numel(), size, bits, coarsest, relu, found.tolist())
+        if centre and not own_steps:  # the limit is in parts of the values themselves
+            coarsest = min(_COARSEST, coarsest + math.log2(usual / size))
+    return Curve(x.numel(), size, bits, coarsest, relu, found.tolist(), list(centre))
 
 
-def _bits(code: Dithered | Rectified, x: Tensor) -> Callable[[float], float]:
+def _centre(x: Tensor, some: Tensor, channels: int) -> tuple[float, ...]:
+    """The mean of each channel, if they are apart; `some` is a sample of x."""
+    if x.dim() < 2 or x.shape[channels] < 2 or x.numel() < LARGE:
+        return ()
+    rest = [d for d in range(x.dim()) if d != channels % x.dim()]
+    centre = x.detach().mean(rest, dtype=torch.float32)
+    about = (some - _along(centre.tolist(), some, channels)).var(correction=0)
+    apart = bool(centre.var(correction=0) > _APART * about)  # not when either is NaN
+    return tuple(centre.tolist()) if apart and bool(centre.isfinite().all()) else ()
+
+
+def _along(numbers: Iterable[float], x: Tensor, dim: int) -> Tensor:
+    """One number for each place in a dimension of x, beside x."""
+    around = [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
+    return torch.tensor(tuple(numbers), dtype=x.dtype, device=x.device).view(around)
+
+
+def _bits(code: Coder, x: Tensor) -> Callable[[float], float]:
     """Bits of an element of x by log2(t/size), for the code with t = size."""
     if x.numel() < LARGE:
         return lambda u: 8 * _times(code, 2.0**u).encode(x, seed=1).data.numel() / x.numel()
@@ -166,7 +203,7 @@ def _bits(code: Dithered | Rectified, x: Tensor) -> Callable[[float], float]:
     return lambda u: known[u] + fixed
 
 
-def _times(code: Dithered | Rectified, factor: float) -> Dithered | Rectified:
+def _times(code: Coder, factor: float) -> Coder:
     if isinstance(code, Rectified):
         return replace(code, error=code.error * factor)
     return replace(code, error=mapped(code.error, lambda e: e * factor))
@@ -175,10 +212,9 @@ def _times(code: Dithered | Rectified, factor: float) -> Dithered | Rectified:
 def _levelled(some: Tensor, dim: int, direction: Iterable[float] | None) -> tuple[Tensor, Floats]:
     """A sample in units of its channels' steps, and these beside each other."""
     rest = [d for d in range(some.dim()) if d != dim % some.dim()]
-    around = [-1 if d == dim % some.dim() else 1 for d in range(some.dim())]
     found = np.array(list(direction or ()))
     if len(found) != some.shape[dim]:
         each = some.double().std(rest, correction=0).clamp(min=1e-30).cpu().numpy()
         found = each / np.exp(np.log(each).mean())
     centred = some - some.mean(rest, keepdim=True)
-    return centred / torch.from_numpy(found).to(some).view(around), found
+    return centred / _along(found.tolist(), some, dim), found

@@ -14,6 +14,7 @@ from actzip.codecs import (
     BitMask,
     Bounded,
     Cast,
+    Centred,
     Codec,
     Dithered,
     Dual,
@@ -91,6 +92,7 @@ def cases(elements: int) -> Iterator[tuple[Codec, Tensor]]:
     yield Bounded(1e-1, entropy=True), flat.relu()
     yield Dithered(2.0), flat
     yield Dithered(2.0, origin=0.25), maps
+    yield Centred((0.5,) * maps.shape[1], 2.0), maps
     yield Rectified(0.5), flat.relu()
     _, places = F.max_pool2d(maps, 3, 2, 1, return_indices=True)
     yield Window((3, 3), (2, 2), (1, 1), (1, 1), tuple(maps.shape[2:])), places

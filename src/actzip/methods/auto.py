@@ -31,7 +31,7 @@ class Auto(Method):
     """The fewest bytes for a share of the gradient's own noise, or the least noise for the bytes.
 
     noise   variance that codes add to the gradient, as a share of the variance that SGD gives it,
-            in total; each layer stays within four times that share of its own
+            in total; each layer stays within six times that share of its own
     ratio   how many times smaller the saved tensors shall be
     budget  bytes that tensors may take at the peak of a step, or a text such as "6GiB"
 

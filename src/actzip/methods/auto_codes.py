@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from actzip.codecs import Dithered, Group, Rectified
+from actzip.codecs import Group
 from actzip.codecs.base import Codec
 from actzip.control.op import NORMS, Kind, channel_dim
-from actzip.control.rate_curves import LARGE, Curve, coder, curve_of
+from actzip.control.rate_curves import LARGE, Coder, Curve, coder, curve_of
 from actzip.methods.actnn import group_at
 from actzip.methods.base import Role, Site
 
@@ -22,12 +22,24 @@ START = 4  #: bits of a group code before backward has told anything
 UNTOLD = 8  #: bits where a formula could not be used: an attention with dropout, say
 _COARSEST = 5.0  #: log2(step/size): beyond, noise grows and hardly a byte is saved
 #: The same of curved ops: their formulas are of first order, and a bias of order step² does not
-#: average out.
-_CURVED = 0.0
+#: average out. On a decoder with steps up to this a hundredth of the error was a bias.
+_CURVED = 1.0
 _LONGER = 1.1  #: times the elements of the last look: codes get coarser to stay within a budget
 #: Bits of a sign-exact code; with more it would be kept as it is. One that had more is not used
 #: again until it has clearly less: to and fro, every other pass would take other bytes than said.
 _MOST, _AGAIN = 6.0, 5.0
+
+
+_Like = tuple[int, int, bool, Origins | None]
+
+
+class _Made(NamedTuple):
+    """A code, and what it was made for: the very arrays of the last look."""
+
+    errors: Floats
+    curve: Curve | None
+    like: _Like  #: number of channels, their dimension, whether a ReLU made it, origins
+    code: Coder
 
 
 class Codes:
@@ -38,7 +50,7 @@ class Codes:
         self.errors: dict[str, Floats] = {}  #: half a step, of the tensor or of each channel
         self.rectified: set[str] = set()  #: BatchNorms' inputs whose results a ReLU cuts off
         self.fine: set[str] = set()  #: those of them that need more bits than a sign-exact code has
-        self._made: dict[str, tuple[Any, Dithered | Rectified]] = {}
+        self._made: dict[str, _Made] = {}
 
     def start(self, site: Site, tensor: Tensor, bits: int = START) -> Codec:
         """A code that needs no step."""
@@ -46,17 +58,25 @@ class Codes:
 
     def code(self, site: Site, tensor: Tensor, errors: Floats, origins: Origins | None) -> Codec:
         """The code with these errors; the same object until they change."""
-        dim = channel_dim(site.op, tensor.dim())
-        if len(errors) > 1 and (tensor.dim() < 2 or tensor.shape[dim] != len(errors)):
-            errors = errors.min(keepdims=True)
         if not self._tells_sides(site, tensor, origins) or self._is_fine(site.name, errors):
             origins = None
-        error = tuple(errors.tolist()) if len(errors) > 1 else float(errors[0])
-        wanted = (error, dim, site.relu, origins)
+        dim, curve = _channels(site, tensor), self.curves.get(site.name)
         made = self._made.get(site.name)
-        if made is None or made[0] != wanted:
-            made = self._made[site.name] = wanted, coder(*wanted)
-        return made[1]
+        like = (tensor.shape[dim] if tensor.dim() else 1, dim, site.relu, origins)
+        same = made is not None and made.errors is errors and made.curve is curve
+        if made is None or not same or made.like != like:
+            code = self._coder(like, errors, curve if tensor.dim() > 1 else None)
+            made = self._made[site.name] = _Made(errors, curve, like, code)
+        return made.code
+
+    def _coder(self, like: _Like, errors: Floats, curve: Curve | None) -> Coder:
+        count, dim, relu, origins = like
+        if len(errors) > 1 and (curve is None or len(errors) != count):
+            errors = errors.min(keepdims=True)
+        error = tuple(errors.tolist()) if len(errors) > 1 else float(errors[0])
+        fits = curve is not None and len(curve.centre) == count
+        centre = tuple(curve.centre) if curve is not None and fits else ()
+        return coder(error, dim, relu, origins, centre)
 
     def _tells_sides(self, site: Site, tensor: Tensor, origins: Origins | None) -> bool:
         fits = tensor.dim() > 1 and tensor.numel() >= LARGE and not site.relu
@@ -87,12 +107,12 @@ class Codes:
         """Measure the bits that the tensor takes at each step; gives back the bytes it takes now,
         by the curve."""
         by_channel = site.op.kind is Kind.BATCH_NORM and tensor.dim() > 1 and not site.relu
-        dim = channel_dim(site.op, tensor.dim()) if by_channel else None
         before, errors = self.curves.get(site.name), self.errors.get(site.name)
         coarsest = _CURVED if _is_curved(site) else _COARSEST
         direction = None if before is None else before.direction
         sides = origins if self._tells_sides(site, tensor, origins) else None
-        curve = curve_of(tensor, coarsest, dim, direction, site.relu, sides)
+        dim = _channels(site, tensor)
+        curve = curve_of(tensor, coarsest, dim, direction, site.relu, sides, by_channel)
         self.curves[site.name] = curve
         if errors is None:
             return tensor.numel() * (START / 8 + 4 / group_at(site, tensor, 256))
@@ -118,6 +138,11 @@ def step_of(errors: Floats, curve: Curve) -> float:
     """Half of t, of which channel c has t·direction[c]."""
     same = len(errors) == len(curve.direction)
     return float(np.mean(errors / np.array(curve.direction if same else [1.0])))
+
+
+def _channels(site: Site, tensor: Tensor) -> int:
+    """The dimension of its channels; an attention's are those of each head."""
+    return -1 if site.op.kind is Kind.ATTENTION else channel_dim(site.op, tensor.dim())
 
 
 def _is_curved(site: Site) -> bool:

@@ -12,7 +12,10 @@ from actzip.control.rate_curves import Curve
 from actzip.memory.measure import size
 
 _SAFE = 0.05  #: share of SGD's variance while a budget's bytes are not known
-_LOOSER = 4.0  #: how many times its share a single layer may have
+#: How many times its share a single layer may have. With 4 it is BatchNorms' and LayerNorms' few
+#: parameters that limit a ResNet-20 and a decoder: 1.5 and 3 % more bytes for the same total. The
+#: worst layers had 12 and 30 times theirs with ActNN.
+_LOOSER = 6.0
 _MOST = 1.0  #: share of SGD's variance, as a batch half as large has: with more, training suffers
 
 
