@@ -4,6 +4,8 @@
         --seeds 0,1,2
     python benchmarks/accuracy.py --case reviews-minilm-lora --method plain --method auto \
         --seeds 0,1,2,3,4 --untimed --out benchmarks/results/finetune.json
+    python benchmarks/accuracy.py --case cifar10-resnet20-full --method plain --method auto \
+        --seeds 0,1 --untimed --runs runs/accuracy    # interrupted, the same command goes on
     python benchmarks/accuracy.py --quick            # does it run? seconds, writes nothing
 
 Each (case, method, seed) runs in a fresh process and is added to results/accuracy.json as soon
@@ -49,6 +51,18 @@ CASES: dict[str, dict[str, Any]] = {
         "schedule": "onecycle",
         "channels_last": True,
         "test_every": 2,
+    },
+    "cifar10-resnet20-full": {  # all 50 000 pictures; hours: with --runs it goes on where it was
+        "task": "classify",
+        "data": "cifar10",
+        "model": "resnet20",
+        "epochs": 24,
+        "batch": 128,
+        "optimizer": "sgd",
+        "rate": 0.2,
+        "schedule": "onecycle",
+        "channels_last": True,
+        "test_every": 4,
     },
     "fashion-vit": {
         "task": "classify",
@@ -198,8 +212,15 @@ def locked(name: str, wait: bool = True) -> Iterator[bool]:
         yield True
 
 
-def train(job: Job, threads: int, quick: bool = False) -> engine.Result:
-    return engine.run(job.config(threads, quick))
+def train(job: Job, threads: int, quick: bool = False, runs: Path | None = None) -> engine.Result:
+    """In the folder `runs` the state is kept after each epoch; what is there is gone on with."""
+    if runs is None:
+        return engine.run(job.config(threads, quick))
+    runs.mkdir(parents=True, exist_ok=True)
+    name = f"{job.case}-{job.label}-{job.seed}{'-quick' * quick}.pt".replace("/", "_")
+    state = runs / name
+    begun = state if state.exists() else None
+    return engine.run(job.config(threads, quick), state=state, resume=begun)
 
 
 def work(
@@ -209,13 +230,15 @@ def work(
     console: Console,
     train: Callable[[Job, int], engine.Result] = train,
     timed: bool = True,
+    runs: Path | None = None,
 ) -> None:
     """Run what is not in the book and not being run by another instance."""
     for job in jobs:
         with locked(f"accuracy-{job.case}-{job.label}-{job.seed}".replace("/", "_"), False) as mine:
             if not mine or book.has(job):
                 continue
-            result: engine.Result = call_fresh(train, job, threads)
+            kept = () if runs is None else (False, runs)
+            result: engine.Result = call_fresh(train, job, threads, *kept)
             book.add(record(job, result, timed))
             console.print(
                 f"{job.case} {job.label} seed {job.seed}: {result.metric:.4f}, "
@@ -279,6 +302,7 @@ def main(
     quick: Annotated[bool, typer.Option(help="One tiny epoch each, nothing is kept.")] = False,
     out: Annotated[Path | None, typer.Option(help="Else results/accuracy.json.")] = None,
     untimed: Annotated[bool, typer.Option(help="Keep no times: others use the machine.")] = False,
+    runs: Annotated[Path | None, typer.Option(help="Folder of states, to go on from.")] = None,
 ) -> None:
     """Run what is missing, then print a table per case."""
     cases = list(dict.fromkeys(case or CASES))
@@ -296,13 +320,13 @@ def main(
         job.config(threads, quick)  # a wrong method is refused before the first run
     console = Console(width=120)
     if quick:
-        runs = [record(job, call_fresh(train, job, threads, True)) for job in jobs]
+        found = [record(job, call_fresh(train, job, threads, True, runs)) for job in jobs]
     else:
         book = Book(out or Path(__file__).parent / "results" / "accuracy.json")
-        work(jobs, book, threads, console, timed=not untimed)
-        runs = book.runs()
+        work(jobs, book, threads, console, timed=not untimed, runs=runs)
+        found = book.runs()
     for name in cases:
-        console.print(table(name, runs))
+        console.print(table(name, found))
 
 
 if __name__ == "__main__":

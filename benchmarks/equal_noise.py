@@ -202,9 +202,10 @@ class Bench:
         ratio = sum(ratios[-4:]) / len(ratios[-4:])
         return _figures(reports, ratio, predicted, options.get("noise"))
 
-    def matched(self, goal: Figures, start: Trained) -> Figures:
-        """`auto` with the noise at which it has at most the error of `goal`, and nearly that."""
-        noise, best = max(goal.share, 0.02), None
+    def matched(self, goal: Figures, start: Trained, first: float | None) -> Figures:
+        """`auto` with the noise at which it has at most the error of `goal`, and nearly that;
+        `first`: what it was at last time."""
+        noise, best = first or max(goal.share, 0.02), None
         for _ in range(TRIES):
             found = self.figures(f"auto:noise={noise:.4g}", start)
             if found.error <= goal.error and (best is None or found.ratio > best.ratio):
@@ -283,7 +284,8 @@ def measure(bench: Bench, start: Trained, method: str, known: dict[str, Any]) ->
     kind, _, goal = method.partition(" at ")
     if not goal:
         return bench.figures(kind, start)
-    return bench.matched(Figures(**known[goal]), start) if goal in known else None
+    first = known.get(method, {}).get("noise")
+    return bench.matched(Figures(**known[goal]), start, first) if goal in known else None
 
 
 def main(
