@@ -23,7 +23,7 @@ from actzip.codecs.keep import Keep
 from actzip.codecs.mask import BitMask
 from actzip.compiled import installation, ops
 from actzip.compiled.eager_calls import EagerCalls
-from actzip.compiled.rewrite import Wish
+from actzip.compiled.saved import Wish
 from actzip.compiled.sites import site_of
 from actzip.methods.base import Policy
 
