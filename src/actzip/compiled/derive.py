@@ -138,11 +138,13 @@ def _is_cheap(node: Node) -> bool:
         floats = val.dtype.is_floating_point and val.is_contiguous()
         return name in ("native_layer_norm", "native_dropout") and floats
     name, second = names.function(node.target), node.args[1] if len(node.args) > 1 else None
+    if of_activation(node):
+        return True
     if name == "div":
         return isinstance(second, (int, float))
     if name == "pow":
         return isinstance(second, (int, float)) and second in (1, 2, 3)
-    return name in functions.TAME or of_activation(node)
+    return name in functions.TAME
 
 
 def _copied(node: Node, graph: Graph, there: Mapping[Node, Node]) -> Node:
