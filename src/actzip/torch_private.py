@@ -65,8 +65,9 @@ except ImportError:
 
 def frame() -> int | None:
     """The number that Dynamo has for the code it compiles; the same when it compiles it anew."""
-    found = importlib.import_module("torch._guards").CompileContext.current_compile_id()
-    number: int | None = getattr(found, "frame_id", None)
+    context = getattr(importlib.import_module("torch._guards"), "CompileContext", None)
+    current = getattr(context, "current_compile_id", None)
+    number: int | None = getattr(None if current is None else current(), "frame_id", None)
     return number
 
 

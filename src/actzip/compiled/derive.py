@@ -18,8 +18,10 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
-from actzip.autograd.derive import DEPTH
+from actzip.autograd.derive import DEPTH, SHARE
 from actzip.compiled import functions, names
+from actzip.compiled.effect import hint, of_activation
+from actzip.compiled.graph_nodes import is_written
 from actzip.methods.base import STRENGTH, Role
 
 _SOURCES = 2  #: lossy ones, a gate and what it gates
@@ -29,29 +31,47 @@ _aten = torch.ops.aten
 
 @dataclass
 class Made:
-    """How one tensor is made again: nodes to copy, in order, and the lossy tensors at the end."""
+    """How one tensor is made again."""
 
-    nodes: list[Node] = field(default_factory=list)
-    sources: set[Node] = field(default_factory=set)
+    #: nodes to copy, in order, and the lossy tensors that each is a function of
+    reached: dict[Node, set[Node]] = field(default_factory=dict)
+    sources: list[Node] = field(default_factory=list)  #: those of the tensor itself
+    small: list[Node] = field(default_factory=list)  #: weights of norms that backward has not yet
 
 
 class Derive:
-    """`roles`: of what is packed, and comes back as it was or not quite; `homes`: all that backward
-    is given, by the forward's nodes."""
+    """`roles`: of what is packed, and does not come back as it was; `homes`: all that backward is
+    given, by the forward's nodes; `exact`: what of it comes back bit for bit; `static`: parameters.
+    """
 
-    def __init__(self, roles: Mapping[Node, Role], homes: Mapping[Node, Node], exact: set[Node]):
-        self._roles, self._homes, self._exact = dict(roles), dict(homes), exact
+    def __init__(
+        self,
+        roles: Mapping[Node, Role],
+        homes: Mapping[Node, Node],
+        exact: set[Node],
+        static: set[Node],
+    ):
+        self._roles, self._homes = dict(roles), dict(homes)
+        self._exact, self._static = set(exact), static
+
+    def add(self, node: Node, home: Node) -> None:
+        """Backward is given this, too."""
+        self._homes[node] = home
+        self._exact.add(node)
 
     def find(self, node: Node, role: Role) -> Made | None:
         """How the forward's graph makes this one from others that backward has."""
         made = Made()
-        if role not in CODED or not self._reach(node, made, 0, node):
+        found = self._reach(node, made, 0, node) if role in CODED else None
+        if not found or len(found) > _SOURCES:
             return None
-        if not made.sources or len(made.sources) > _SOURCES:
+        if any(STRENGTH[self._roles[source]] < STRENGTH[role] for source in found):
             return None
-        if any(STRENGTH[self._roles[source]] < STRENGTH[role] for source in made.sources):
-            return None
+        made.sources = sorted(found, key=lambda source: source.name)
         return made
+
+    def has(self, node: Node) -> bool:
+        return node in self._homes
 
     def derived(self, node: Node) -> None:
         """It is no longer there to make others from."""
@@ -60,29 +80,37 @@ class Derive:
     def copy(self, made: Made, graph: Graph) -> Node:
         """Copies of its nodes at the place where the graph inserts; the last of them."""
         there = dict(self._homes)
-        for node in made.nodes:
-            there[node] = _copied(node, graph, there)
-        return there[made.nodes[-1]]
+        for node in made.reached:  # the tensor itself comes last
+            there[node] = last = _copied(node, graph, there)
+        return last
 
-    def _reach(self, node: Node, made: Made, depth: int, wanted: Node) -> bool:
-        """Whether a node can be had in backward; what it takes is added to `made`."""
-        if node in made.nodes:
-            return True
+    def _reach(self, node: Node, made: Made, depth: int, wanted: Node) -> set[Node] | None:
+        """The lossy tensors that a node can be had from in backward; None: it cannot."""
+        if node in made.reached:
+            return made.reached[node]
         if node is not wanted and node in self._homes:
-            if node in self._roles:
-                made.sources.add(node)
-                return True
-            return node in self._exact
+            return {node} if node in self._roles else set() if node in self._exact else None
+        if node in self._static and _is_small(node, wanted):
+            made.small.append(node)
+            return set()
         if depth == 2 * DEPTH or node.op != "call_function" or not _is_cheap(node):
-            return False
-        before = len(made.sources)
+            return None
+        found: set[Node] = set()
         needs = _needs(node)
-        if not needs or not all(self._reach(each, made, depth + 1, wanted) for each in needs):
-            return False
-        if names.function(node.target) in functions.SUMS and len(made.sources) - before > 1:
-            return False
-        made.nodes.append(node)
-        return True
+        for each in needs:
+            sources = self._reach(each, made, depth + 1, wanted)
+            if sources is None:
+                return None
+            found |= sources
+        if not needs or (names.function(node.target) in functions.SUMS and len(found) > 1):
+            return None
+        made.reached[node] = found
+        return found
+
+
+def _is_small(node: Node, wanted: Node) -> bool:
+    size, whole = node.meta["val"].numel(), hint(wanted.meta["val"].numel())
+    return not is_written(node) and SHARE * hint(size) <= whole
 
 
 def _needs(node: Node) -> list[Node]:
@@ -110,6 +138,8 @@ def _is_cheap(node: Node) -> bool:
         floats = val.dtype.is_floating_point and val.is_contiguous()
         return name in ("native_layer_norm", "native_dropout") and floats
     name, second = names.function(node.target), node.args[1] if len(node.args) > 1 else None
+    if of_activation(node):
+        return True
     if name == "div":
         return isinstance(second, (int, float))
     if name == "pow":

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from actzip.compiled import functions, names
-from actzip.control.op import UNKNOWN, Op
+from actzip.control.op import UNKNOWN, Kind, Op
 from actzip.methods.base import Role
 
 _NOTHING, _SHAPE, _LINEAR, _CURVED, _EXACT = range(5)
@@ -135,6 +135,8 @@ class _Walk:
         if name in functions.PRODUCT:
             touching = sum(1 for _, a in reached)
             return (_CURVED if touching > 1 else most), slot, ""
+        if name in functions.QUOTIENT and of_activation(node):
+            return max(most, _CURVED), slot, ""  # by 1 + exp(-x), say: smooth as a whole
         if name == "div":
             return (most if [i for i, _ in reached] == [0] else _EXACT), slot, _named(node)
         if name == "where":
@@ -229,6 +231,12 @@ def _nodes(a: Any) -> list[Node]:
     if isinstance(a, (list, tuple)):
         return [n for each in a for n in _nodes(each)]
     return []
+
+
+def of_activation(node: Node) -> bool:
+    """Whether it is a part of an activation, or of its backward, taken apart."""
+    target = whole(node)
+    return target is not node.target and names.op_of(target).kind is Kind.ACTIVATION
 
 
 def _named(node: Node) -> str:

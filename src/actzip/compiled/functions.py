@@ -54,6 +54,7 @@ TAME = _words(
     """
 )
 SUMS = _words("add sub")
+QUOTIENT = _words("div reciprocal")
 #: Element by element: what is smaller is spread over what is larger.
 POINTWISE = _words("add sub rsub mul div where addcmul fma")
 #: Of a ReLU's result these ask one bit.

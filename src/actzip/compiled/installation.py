@@ -29,7 +29,7 @@ from actzip.warning import warn
 if TYPE_CHECKING:
     from actzip.compiled.front import Front
 
-_FORMAT = "actzip.compiled 7"  #: changes when graphs are rewritten in another way
+_FORMAT = "actzip.compiled 8"  #: changes when graphs are rewritten in another way
 _KWARGS = {"num_fwd_outputs", "static_lifetime_input_indices"}  #: what must be known of a graph
 _lock = threading.RLock()
 _sessions: weakref.WeakKeyDictionary[Any, list[weakref.ref[Front]]] = weakref.WeakKeyDictionary()

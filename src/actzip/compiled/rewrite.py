@@ -37,7 +37,7 @@ def rewrite(fw: GraphModule, bw: GraphModule, outputs: int, static: list[int], w
     for saved in plan.saved:
         plan.decide(saved)
     if wish.derives:
-        plan.left += make_again(bw, plan.saved, plan.outputs, plan.first)
+        plan.left += make_again(bw, plan.saved, plan.outputs, plan.first, plan.static)
     plan.carry_out()
 
 
