@@ -15,7 +15,6 @@ from actzip.memory.step_peak import StepPeak
 from actzip.methods.base import Method, Policy
 from actzip.noise import NoiseReport
 from actzip.numbers import Numbers
-from actzip.torch_private import DisableTorchFunction
 from actzip.warning import warn
 
 
@@ -122,9 +121,8 @@ class Learning(Numbers):
         if planning.active:  # there are no values to look at
             return False
         try:
-            with DisableTorchFunction():  # a default device of the user's is not for what is ours
-                self._hear_peak()
-                return self._policy.begin(step, self._statistics)
+            self._hear_peak()
+            return self._policy.begin(step, self._statistics)
         except Exception as error:  # precision stays as it was
             if not self._failures.contain(error):
                 raise

@@ -202,3 +202,10 @@ def test_indices_are_a_copy() -> None:
 def test_other_indices_are_refused_with_what_came(given: object) -> None:
     with pytest.raises(ValueError, match=r"a row of indices .* whole numbers from 0 on, got "):
         sample_indices(given)
+
+
+def test_a_reading_needs_a_gradient_that_came_and_one_where_errors_would_show() -> None:
+    assert a_reading([1.0], input=3.0, input_signal=0.5, outer_signal=4.0).is_felt()
+    assert a_reading([1.0], input=0.0, input_signal=0.0, outer_signal=4.0).is_felt()
+    assert not a_reading([1.0], input=3.0, input_signal=0.0, outer_signal=4.0).is_felt()
+    assert not a_reading([0.0], input=0.0, input_signal=0.0, outer_signal=0.0).is_felt()

@@ -18,7 +18,12 @@ from actzip.autograd.identity import node_of, tensors_in
 from actzip.autograd.slots import IDLE
 from actzip.autograd.slots.derivations import drops
 from actzip.autograd.transforms import INSIDE, is_transforming, untransformed
-from actzip.torch_private import dispatch_modes, get_tracing_state, transform_level
+from actzip.torch_private import (
+    DisableTorchFunction,
+    dispatch_modes,
+    get_tracing_state,
+    transform_level,
+)
 
 #: AccumulateGrad's sequence number: parameters end every walk.
 _LEAF = 2**64 - 1
@@ -82,7 +87,8 @@ class Watcher(TorchFunctionMode):
         self._open()
 
     def _open(self) -> None:
-        with untransformed():
+        # a default device of the user's is not for what a method learns
+        with untransformed(), DisableTorchFunction():
             self.forward_pass = self._begin()
         self._deferred = self.forward_pass.deferred
         self._pending = self.forward_pass.copies.pending

@@ -66,8 +66,10 @@ class Reading:
         return all(bool(getattr(self, f.name).isfinite().all()) for f in fields(self))
 
     def is_felt(self) -> bool:
-        """Whether a gradient came that is not 0 everywhere, so that it says what errors do."""
-        return float(self.outer_signal) > 0 or float(_total(self)) > 0
+        """Whether a gradient came that is not 0 everywhere, so that it says what errors do, and
+        went on where they would: beside a gradient of 0 any noise is too much, or none."""
+        came = float(self.outer_signal) > 0 or float(_total(self)) > 0
+        return came and (float(self.input_signal) > 0 or not float(self.input.sum()) > 0)
 
 
 def _ratio(a: Tensor, b: Tensor) -> Tensor:
