@@ -62,7 +62,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Case:
     exec(ROW, said)
     for node, row in said["ROWS"].items():
         monkeypatch.setitem(lookup.TABLE, node, row)
-        monkeypatch.setitem(lookup._OPS, node, row.op)
+        monkeypatch.setitem(lookup.TRAITS, node, row.op)
     cases: list[Case] = []
     exec(CASE, {"torch": torch, "case": lambda *a: cases.append(Case(*a, shapes=((64, 48),)))})
     return cases[0]

@@ -78,7 +78,8 @@ def test_rows_of_another_shape_have_the_same_weights(node: str, slot: str) -> No
     rows = in_rows(b, (120, 16))
     assert rows is not None
     found, whole = error_weights(rows), error_weights(b)
-    assert found is not None and whole is not None
+    assert found is not None
+    assert whole is not None
     for name in ("parameter", "input"):
         one, other = getattr(found, name), getattr(whole, name)
         assert (one is None) == (other is None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,21 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from actzip.autograd.identity import storage_of
+from actzip.autograd.in_parts import in_parts, times
 from actzip.autograd.recipe import Reader
 from actzip.autograd.slopes import coded, slopes, unevenness
 from actzip.autograd.slots import Node, op, slots_of
 from actzip.autograd.stored import Stored
 from actzip.codecs.base import Payload
 from actzip.control import batchnorm_trail
-from actzip.control.backward import (
-    Backward,
-    ErrorWeights,
-    PartialBackward,
-    energy_of,
-    in_rows,
-    of_samples,
-    some,
-)
+from actzip.control.backward import Backward, ErrorWeights, PartialBackward, energy_of
 from actzip.control.error import error_weights
 from actzip.control.layers import Route
 from actzip.control.op import Kind, Op
@@ -169,10 +161,8 @@ def _layers(reader: Reader) -> list[str]:
 def _read(b: Backward, reader: Reader, sources: list[Stored]) -> dict[Stored, Reading] | None:
     """What this backward says of the stored tensors; None when there is no formula."""
     alone = sources == [reader.stored]
-    if alone and (in_parts := _as_stored(b, reader)) is not None:
-        seen, cut = in_parts
-        made = functools.partial(_of_samples, seen, cut)
-        return {reader.stored: _reading(b, made, seen.x, reader.stored)}
+    if alone and (parts := in_parts(b, reader)) is not None:
+        return {reader.stored: _reading(b, *parts, reader.stored)}
     w = error_weights(b)
     if w is None:
         return None
@@ -186,26 +176,6 @@ def _read(b: Backward, reader: Reader, sources: list[Stored]) -> dict[Stored, Re
     each_w = {s: type(w)(pulled[0].get(s), pulled[1].get(s), None, None) for s in sources}
     found = {s: _reading(b, each_w[s], values[s], s) for s in sources}
     return {s: _as_read(r, b, w, len(sources)) for s, r in found.items()}
-
-
-def _as_stored(b: Backward, reader: Reader) -> tuple[Backward, tuple[str, ...]] | None:
-    """The backward in the shape of the stored tensor, and what is cut with it, if some samples of
-    that can be looked at alone."""
-    if reader.is_reshaped and reader.stored.place is not None:
-        reshaped = in_rows(b, reader.stored.place.size)
-        if reshaped is None:
-            return None
-        b = reshaped
-    elif not reader.is_whole:
-        return None
-    cut = of_samples(b)
-    return None if cut is None else (b, cut)
-
-
-def _of_samples(b: Backward, cut: tuple[str, ...], first: int, last: int) -> ErrorWeights:
-    w = error_weights(some(b, cut, first, last))
-    assert w is not None, "an op with a formula"
-    return w
 
 
 def _as_read(r: Reading, b: Backward, w: ErrorWeights, sources: int) -> Reading:
@@ -225,20 +195,9 @@ def _reading(b: Backward, w: ErrorWeights | InParts, x: Tensor, stored: Stored) 
     grouping = stored.value.codec.grouping()
     uneven = unevenness(stored, x)
     if uneven is not None:
-        w = _times(w, uneven)
+        w = times(w, uneven)
     groups = None if grouping is None else Groups(grouping[0], by_sample=grouping[1])
     return reading(b, w, x, groups)
-
-
-def _times(w: ErrorWeights | InParts, uneven: Tensor) -> ErrorWeights | InParts:
-    if not isinstance(w, ErrorWeights):
-        return lambda first, last: _scaled(w(first, last), uneven[first:last])
-    return _scaled(w, uneven)
-
-
-def _scaled(w: ErrorWeights, uneven: Tensor) -> ErrorWeights:
-    own, travels = (None if t is None else t * uneven for t in (w.parameter, w.input))
-    return replace(w, parameter=own, input=travels)
 
 
 class _Look:

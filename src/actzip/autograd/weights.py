@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 
-import torch
 from torch import Tensor, nn
 
 from actzip.autograd.identity import storage_of
@@ -38,9 +37,11 @@ def _storages(root: nn.Module) -> set[int]:
         for t in (*module._parameters.values(), *module._buffers.values()):
             if t is None:
                 continue
-            # asked at once where it is of the usual kind: a call for each would cost more
-            usual = type(t) in _USUAL and t.layout is torch.strided and not t.is_nested
-            storage = t.untyped_storage() if usual else storage_of(t)
+            try:  # `storage_of`, written out: a call for each would cost more
+                usual = type(t) in _USUAL and not t.is_nested
+                storage = t.untyped_storage() if usual else storage_of(t)
+            except RuntimeError:
+                continue
             if storage is not None:
                 found.add(storage._cdata)
         for child in module._modules.values():

@@ -34,7 +34,7 @@ class Slabs:
     a thirtieth of it.
     """
 
-    def __init__(self, smallest: int = 1 << 16, largest: int = 16 << 20):
+    def __init__(self, smallest: int = 1 << 12, largest: int = 16 << 20):
         self.smallest = smallest
         self.largest = largest
         self._open: list[tuple[Tensor, int]] = []  # slabs, and how much of each is used
