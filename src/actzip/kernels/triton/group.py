@@ -136,7 +136,7 @@ def with_filled(x: Tensor, layout: GroupLayout, data: Tensor, *, store: bool) ->
     step, room, item = data[start // 2 : start].view(half), data[end:], x.element_size()
     options = {"GROUP": layout.group * item, "WIDE": min(power_of_two(layout.group * item), TILE)}
     sizes = (layout.n * item, layout.groups, step.numel(), room.numel())
-    run(device.move_raw, 1, octets(x), room, step, *sizes, **options, SIZE=min(TILE, 4096),
+    run(device.move_raw, 1, octets(x), room, step, *sizes, **options, SIZE=TILE // 2,
         NAN=_NAN[half], STORE=store, warps=8)  # fmt: skip
 
 
