@@ -6,6 +6,7 @@ low 56 bits, level above) | one header byte per block of 64 values | the data of
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -79,6 +80,19 @@ def strict_bounds(errors: Sequence[float], dtype: torch.dtype, device: torch.dev
     A difference above the error may round to the largest number not above it, so e is the one
     below that. Errors under 2^-100 become 0: all values are then kept raw.
     """
+    if len(errors) == 1 or device.type != "cpu":
+        return _kept_bounds(tuple(errors), dtype, device)
+    return _bounds(errors, dtype, device)
+
+
+@functools.lru_cache(maxsize=256)
+def _kept_bounds(errors: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """To copy them to a device is a launch and a wait of its own."""
+    with torch.inference_mode(False):  # for whoever asks next, in whatever mode
+        return _bounds(errors, dtype, device)
+
+
+def _bounds(errors: Sequence[float], dtype: torch.dtype, device: torch.device) -> Tensor:
     real = real_of(dtype)
     low, high = (2.0**-900, 2.0**1000) if real == torch.float64 else (2.0**-100, 2.0**120)
     kept = [float(min(e, high)) if e >= low else 0.0 for e in errors]

@@ -45,6 +45,29 @@ def test_raw_groups(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_same(Group(4, size, "nearest", True), x.bfloat16(), 3, monkeypatch)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_raw_groups_beyond_the_room_for_them(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.randn(3, 5000).to(dtype)
+    x[0, 4990], x[1, ::500] = float("nan"), float("inf")
+    x[2, 4999] = float("inf")  # in a short group
+    for codec, most in ((Group(2, 32), 100), (Group(4, 32, zero=True), 0), (Group(3, 32), 9999)):
+        layout = codec._layout(x.view(-1))
+        size = layout.offsets[-1]
+        data = torch.full((size + most * x.element_size(),), 170, dtype=torch.uint8)
+        found = []
+        for backend in ("triton", "reference"):
+            monkeypatch.setattr(kernels, "FORCED", backend)
+            kernel, mine, out = kernels.of(x, "group"), data.clone(), torch.zeros_like(x).view(-1)
+            kernel.encode(x.view(-1), layout, 7, mine[:size])
+            kernel.store_raw(x.view(-1), layout, mine)
+            kernel.decode(mine, layout, 7, out, trusted=True)
+            found.append((mine, as_bits(out.nan_to_num(7.0))))  # of NaN the bits may be any
+        assert torch.equal(found[0][0], found[1][0])
+        assert torch.equal(found[0][1], found[1][1])
+
+
 def test_channels_last_is_read_as_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(2, 6, 5, 7).to(memory_format=torch.channels_last)
     assert_same(Group(3), x, 1, monkeypatch)

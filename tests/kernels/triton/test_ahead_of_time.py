@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,8 +17,10 @@ if not triton.available():
 
 from triton.backends.compiler import GPUTarget
 
+from actzip.kernels.bounded_layout import BoundedLayout
+from actzip.kernels.fixedpoint_layout import FixedPointLayout
 from actzip.kernels.group_layout import ROUNDING, GroupLayout
-from actzip.kernels.triton import group
+from actzip.kernels.triton import bounded, fixedpoint, group
 from actzip.kernels.triton.ahead import Built, built
 from actzip.kernels.triton.catalog import Call, calls
 
@@ -118,3 +121,40 @@ def test_sizes_that_triton_specialises(n: int) -> None:
         for call in group_calls:
             for kernel in built(TARGETS["sm_90"], call):
                 assert_sound(kernel, registers=192)
+
+
+def _scalars(kernel: Built) -> int:
+    """Arguments of 64 bits that are no pointers."""
+    found = re.findall(r"\.param \.u64(?! \.ptr)", kernel.text)
+    return len(found)
+
+
+def _calls_of(n: int) -> list[Callable[[], object]]:
+    """Kernels of a tensor of so many elements, which takes no memory."""
+    x, small = torch.empty(n, device="meta"), torch.empty(1, device="meta")
+    octets, symbols = (torch.empty(n, dtype=t, device="meta") for t in (torch.uint8, torch.int32))
+    each = torch.empty(-(-n // 4096), dtype=torch.int64, device="meta")
+    bounds, plain = (
+        BoundedLayout(n, x.dtype, small, 1, True),
+        GroupLayout(1, n, 256, (2,), 2, False, x.dtype),
+    )
+    fixed = FixedPointLayout(n, x.dtype, (4,), 1, 2, False)
+    data = torch.empty(plain.offsets[-1] + 4096, dtype=torch.uint8, device="meta")
+    words = torch.empty(n, dtype=torch.int32, device="meta")
+    return [
+        lambda: group.encode_into(x, plain, 5, data, each[:1]),
+        lambda: group.decode_from(data[:-4096], plain, 5, x),
+        lambda: group.with_filled(x, plain, data, store=True),
+        lambda: bounded.quantize_into(x, bounds, 5, symbols, octets, each, each, words, 8),
+        lambda: bounded.pack_into(x, bounds, symbols, octets, each, words),
+        lambda: fixedpoint.write_into(x, fixed, 5, small, small, each, words),
+    ]
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_elements_beyond_two_to_the_31_are_counted_in_64_bits(at: int) -> None:
+    (few,), (many,) = (built(TARGETS["sm_90"], _calls_of(n)[at]) for n in (1 << 20, 3 << 31))
+    assert _scalars(many) > _scalars(few)  # how many there are
+    # where a program's elements begin is a product of 64 bits in both
+    assert re.search(r"mul\.wide|shl\.b64|mul\.lo\.s64|mad\.wide|mad\.lo\.s64", few.text)
+    assert many.spilled == 0

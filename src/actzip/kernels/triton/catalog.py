@@ -3,6 +3,7 @@ benchmarks/gpu_model.py reckons with. The tensors are on the "meta" device: noth
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -52,7 +53,8 @@ class Call:
         """True where memory says how often a loop runs, which nobody knows before."""
         ends = ("symbols", "gather", "symbols decode", "extra decode")
         chains = self.name.startswith("dithered") and self.name.endswith(ends)
-        return chains or self.name.startswith(("group bits per sample", "entropy gather"))
+        named = ("group bits per sample", "group raw", "entropy gather")
+        return chains or self.name.startswith(named)
 
     @property
     def serial(self) -> bool:
@@ -90,6 +92,18 @@ def group_calls(dtype: torch.dtype) -> Iterator[Call]:
     yield from _group("group bits per sample", mixed, N)
     odd = GroupLayout(1, N, 100, (2,), ROUNDING["dither"], False, dtype)
     yield from _group("group of 100", odd, N)
+    plain = GroupLayout(1, N, 256, (2,), ROUNDING["dither"], False, dtype)
+    yield from _raw_groups(plain, _empty(N, dtype))
+
+
+def _raw_groups(layout: GroupLayout, x: Tensor) -> Iterator[Call]:
+    """Of which there are none: steps are read, and the room for them is cleared."""
+    steps, room = layout.offsets[0] // 2, x.nbytes // 512
+    data = _empty(layout.offsets[-1] + room)
+    for name, store in (("group raw store", True), ("group raw decode", False)):
+        call = functools.partial(group.with_filled, x, layout, data, store=store)
+        moved = steps + (room if store else 0)
+        yield Call(name, call, layout.groups, moved, layout.meta_item, wide=False)
 
 
 def _group(name: str, layout: GroupLayout, n: int) -> Iterator[Call]:

@@ -16,7 +16,6 @@ from torch import Tensor
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.group_layout import GroupLayout
 from actzip.kernels.reference import group as reference
-from actzip.kernels.reference import raw
 from actzip.kernels.triton.device import group as device
 from actzip.kernels.triton.launch import (
     TILE,
@@ -43,6 +42,10 @@ def encode(x: Tensor, layout: GroupLayout, seed: int | Tensor, data: Tensor) -> 
     count = torch.zeros(1, dtype=torch.int64, device=x.device)
     with_aligned(data, lambda room: encode_into(x, layout, seed, room, count))
     return count
+
+
+#: The bits of a step that makes its group NaN, and is not the mark of a raw one.
+_NAN = {torch.int16: 0x7FC0, torch.int32: 0x7FF80000}
 
 
 def encode_into(
@@ -76,9 +79,12 @@ def encode_into(
 def store_raw(x: Tensor, layout: GroupLayout, data: Tensor) -> None:
     if x.numel() == 0:
         return
-    data[layout.offsets[-1] :] = 0
-    with_filled(x, layout, data, store=True)
-    raw.spoil(reference.load(data, layout).raw, layout, data, x.dtype)
+    if data.data_ptr() % 4 == 0 and data.storage_offset() % 4 == 0:
+        with_filled(x, layout, data, store=True)
+    else:
+        copy = data.clone()
+        with_filled(x, layout, copy, store=True)
+        data.copy_(copy)
 
 
 def decode(
@@ -122,18 +128,16 @@ def _decode(
 
 
 def with_filled(x: Tensor, layout: GroupLayout, data: Tensor, *, store: bool) -> None:
-    """Moves the elements of raw groups from x behind the codes of `data`, or back."""
-    _, step, *_ = views(aligned(data), layout)
-    item = x.element_size()
-    sizes = torch.full((layout.groups,), layout.group * item, device=x.device)
-    sizes[-1] = (layout.n - (layout.groups - 1) * layout.group) * item
-    each = (step.view(layout.samples, -1) == -1) * sizes
-    begin = each.view(-1).cumsum(0) - each.view(-1)
-    room = data[layout.offsets[-1] :]
-    wide = min(power_of_two(layout.group * item), TILE)
-    run(device.move_raw, step.numel(), octets(x), room, step, begin, layout.n * item,
-        layout.groups, room.numel(), GROUP=layout.group * item, WIDE=wide,
-        STORE=store)  # fmt: skip
+    """Moves the elements of raw groups from x behind the codes of `data`, or back; one launch."""
+    start, end = layout.offsets[0], layout.offsets[-1]
+    if not store:
+        data = aligned(data)
+    half = torch.int32 if layout.meta_item == 4 else torch.int16
+    step, room, item = data[start // 2 : start].view(half), data[end:], x.element_size()
+    options = {"GROUP": layout.group * item, "WIDE": min(power_of_two(layout.group * item), TILE)}
+    sizes = (layout.n * item, layout.groups, step.numel(), room.numel())
+    run(device.move_raw, 1, octets(x), room, step, *sizes, **options, SIZE=TILE // 2,
+        NAN=_NAN[half], STORE=store, warps=8)  # fmt: skip
 
 
 def views(data: Tensor, layout: GroupLayout) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -93,8 +93,8 @@ def quantize_chunks(
             at = first + chunk.to(tl.int64) * own + k * 1024 + tl.arange(0, 1024)
             tl.store(words_ptr + at, tl.zeros([1024], tl.int32), mask=at < words)
         if chunk == tl.num_programs(0) - 1:  # what lies around them: headers are bytes
-            at = first + tl.num_programs(0).to(tl.int64) * own + tl.arange(0, 16)
-            tl.store(words_ptr + at, tl.zeros([16], tl.int32), mask=at < words)
+            end = first + tl.num_programs(0).to(tl.int64) * own + tl.arange(0, 16)
+            tl.store(words_ptr + end, tl.zeros([16], tl.int32), mask=end < words)
             byte = (n + 63) // 64 + tl.arange(0, 4)
             beyond = tl.arange(0, 4) < first * 4 - start
             tl.store(headers_ptr + byte, tl.zeros([4], tl.uint8), mask=beyond)

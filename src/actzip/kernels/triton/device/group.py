@@ -234,21 +234,45 @@ def decode_tiles(
 
 @triton.jit
 def move_raw(
-    x_ptr, raw_ptr, step_ptr, begin_ptr, n, groups, room,
-    GROUP: tl.constexpr, WIDE: tl.constexpr, STORE: tl.constexpr,
+    x_ptr, raw_ptr, step_ptr, n, groups, count, room,
+    GROUP: tl.constexpr, WIDE: tl.constexpr, SIZE: tl.constexpr, NAN: tl.constexpr,
+    STORE: tl.constexpr,
 ):  # fmt: skip
-    """One group a program: if it is raw, its bytes to (STORE) or from their place in raw_ptr, which
-    has `room` of them; all sizes are bytes, begin_ptr counts the raw ones before each group."""
-    group = tl.program_id(0).to(tl.int64)
-    if tl.load(step_ptr + group) == -1:
-        inner = (group % groups) * GROUP
-        source = x_ptr + ((group // groups) * n + inner)
-        size = tl.minimum(n - inner, GROUP)
-        begin = tl.load(begin_ptr + group)
-        for c0 in range(0, GROUP, WIDE):
-            c = c0 + tl.arange(0, WIDE)
-            mask = (c < size) & (begin + c < room)
+    """One program for all of `count` groups: the bytes of raw ones, in their order, to (STORE) or
+    from raw_ptr, which has `room` of them; all sizes are bytes. STORE: what is left of the room
+    becomes zero, and a group that finds none gets a step that makes it NaN."""
+    lane = tl.arange(0, SIZE)
+    ends = tl.full([], 0, tl.int64)
+    filled = tl.full([], 0, tl.int64)
+    for g0 in range(0, count, SIZE):
+        g = g0 + lane
+        step = tl.load(step_ptr + g, mask=g < count, other=0)
+        raw = (g < count) & (step == -1)
+        if tl.max(raw.to(tl.int32)) > 0:
+            inner = (g % groups).to(tl.int64) * GROUP
+            size = tl.where(raw, tl.minimum(n - inner, GROUP), 0)
+            end = ends + tl.cumsum(size, axis=0)
+            fits = raw & (end <= room)
             if STORE:
-                tl.store(raw_ptr + begin + c, tl.load(source + c, mask=mask), mask=mask)
-            else:
-                tl.store(source + c, tl.load(raw_ptr + begin + c, mask=mask), mask=mask)
+                tl.store(step_ptr + g, tl.full([SIZE], NAN, step.dtype), mask=raw & (end > room))
+            last = -1
+            for _ in range(tl.sum(fits.to(tl.int32))):
+                last = tl.min(tl.where(fits & (lane > last), lane, SIZE))
+                at = lane == last
+                length = tl.sum(tl.where(at, size, 0))
+                begin = tl.sum(tl.where(at, end - size, 0))
+                row = ((g0 + last) // groups).to(tl.int64)
+                source = x_ptr + (row * n + tl.sum(tl.where(at, inner, 0)))
+                for c0 in range(0, GROUP, WIDE):
+                    c = c0 + tl.arange(0, WIDE)
+                    mask = c < length
+                    if STORE:
+                        tl.store(raw_ptr + begin + c, tl.load(source + c, mask=mask), mask=mask)
+                    else:
+                        tl.store(source + c, tl.load(raw_ptr + begin + c, mask=mask), mask=mask)
+            filled = tl.maximum(filled, tl.max(tl.where(fits, end, 0)))
+            ends += tl.sum(size)
+    if STORE:
+        for r0 in range(0, room, 4 * SIZE):
+            r = r0 + tl.arange(0, 4 * SIZE)
+            tl.store(raw_ptr + r, tl.zeros([4 * SIZE], tl.uint8), mask=(r >= filled) & (r < room))
