@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from actzip.codecs import BitMask, Index
+from actzip.codecs import BitMask, Index, Keep
 from actzip.codecs.base import Codec
 from actzip.codecs.serial import to_words
 from actzip.compiled import functions, names, ops
@@ -36,6 +36,7 @@ def rewrite(fw: GraphModule, bw: GraphModule, outputs: int, static: list[int], w
     plan = _Plan(fw, bw, outputs, static, wish)
     for saved in plan.saved:
         plan.decide(saved)
+    plan.cut_loose()
     if wish.derives:
         plan.left += make_again(bw, plan.saved, plan.outputs, plan.first, plan.static)
     plan.carry_out()
@@ -52,6 +53,7 @@ class _Plan:
         self.homes = {n.name: n for n in bw.graph.find_nodes(op="placeholder")}
         self.readers = Readers(fw, wish.root)
         self.left: list[dict[str, Any]] = []
+        self.small: list[Saved] = []
         self._merge()
         self.saved = list(self._find())
 
@@ -94,7 +96,7 @@ class _Plan:
         node, val = saved.node, saved.val
         nbytes = hint(val.numel()) * val.element_size()
         if nbytes < self.wish.min_bytes:
-            self.left.append({"bytes": nbytes, "small": True})
+            self.small.append(saved)
             return
         if node.op != "placeholder" and node not in self.active:
             return  # a weight in another dtype, or a constant
@@ -106,6 +108,24 @@ class _Plan:
             self.left.append({**saved.site, "bytes": nbytes, "reason": saved.reason})
         else:
             saved.packs = True
+
+    def cut_loose(self) -> None:
+        """Small tensors stay, but a slice would hold all of what it was cut from: it is copied."""
+        held = {root(s.node) for s in self.saved if not s.packs and s not in self.small}
+        for saved in self.small:
+            base, nbytes = root(saved.node), hint(saved.val.numel()) * saved.val.element_size()
+            val = base.meta.get("val")
+            whole = hint(val.numel()) * val.element_size() if isinstance(val, Tensor) else 0
+            alone = base.op != "placeholder" and base not in held and base in self.active
+            if alone and whole >= self.wish.min_bytes:
+                saved.effect = effect(saved.home, relu=False)
+                self._name(saved, relu=False)
+                saved.packs = not self._untouchable(saved)
+            if saved.packs:
+                saved.site["codec"] = to_words(Keep()).decode()
+                saved.site["visible"] = ops.HEAD
+            else:
+                self.left.append({"bytes": nbytes, "small": True})
 
     def _name(self, saved: Saved, relu: bool) -> None:
         found, role = saved.effect, saved.effect.role
