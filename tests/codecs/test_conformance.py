@@ -109,6 +109,6 @@ def test_dropout_noise_comes_back_exactly(backend: str) -> None:
 
 
 def test_every_registered_codec_is_in_the_kit() -> None:
-    elsewhere = {"Bounded", "Dithered", "FixedPoint", "Split", "Window"}  # in files of their own
+    elsewhere = {"Bounded", "Centred", "Dithered", "FixedPoint", "Split", "Window"}  # in files of their own
     tried = {type(codec).__name__ for codec in CODECS}
     assert set(registered()) - elsewhere == tried
