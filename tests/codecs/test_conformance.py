@@ -109,6 +109,7 @@ def test_dropout_noise_comes_back_exactly(backend: str) -> None:
 
 
 def test_every_registered_codec_is_in_the_kit() -> None:
-    elsewhere = {"Bounded", "Centred", "Dithered", "FixedPoint", "Split", "Window"}  # in files of their own
+    # in files of their own
+    elsewhere = {"Bounded", "Centred", "Dithered", "FixedPoint", "Split", "Window"}
     tried = {type(codec).__name__ for codec in CODECS}
     assert set(registered()) - elsewhere == tried
