@@ -79,3 +79,12 @@ def test_channels_apart_are_coded_about_their_means() -> None:
     assert apart.coarsest == pytest.approx(math.log2(spread(x + means) / apart.size), abs=0.05)
     relu = curve_of((x + means).relu(), 0.0, -1, relu=True)
     assert not relu.centre, "zeros stay zeros"
+
+
+def test_channels_of_zeros_and_ones_have_a_curve() -> None:
+    chance = torch.linspace(0.05, 0.95, 8)
+    x = torch.bernoulli(chance.expand(2048, 8), generator=torch.Generator().manual_seed(0))
+    curve = curve_of(x, 1.0, -1)
+    assert curve.centre
+    assert curve.size > 0
+    assert curve.coarsest == 1.0

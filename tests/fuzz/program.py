@@ -228,7 +228,8 @@ def run(
         except Exception as error:
             raised = _raised(error, counter.at)
         rng = torch.get_rng_state()
-        values = _values(space, grads=raised is None)
+        # gradients that were being added up when a run ended are of no step
+        values = _values(space, grads=raised is None and stop is None)
         for value in space.values() if seen is not None else ():
             if isinstance(value, Tensor) and seen is not None:
                 seen(value)

@@ -172,7 +172,7 @@ def curve_of(
         halves = (size / 2 * found).tolist()
         code = coder(tuple(halves) if own_steps else halves[0], channels, relu, origin, centre)
         bits = [float(b) for b in measure(_bits(code, x))]
-        if centre and not own_steps:  # the limit is in parts of the values themselves
+        if centre and not own_steps and usual > 0:  # the limit is in parts of the values themselves
             coarsest = min(_COARSEST, coarsest + math.log2(usual / size))
     return Curve(x.numel(), size, bits, coarsest, relu, found.tolist(), list(centre))
 
