@@ -96,6 +96,17 @@ def _source_of_a_clone_kept_later_and_edited(around: Around) -> Tensor:
     return _grad(z, y)
 
 
+def _result_of_a_relu_edited_and_put_back(around: Around) -> Tensor:
+    x, w = _leaf(), _leaf()
+    with around():
+        y = x.relu()
+        before = y.detach().clone()
+        y.detach().numpy()[:] = 3
+        z = y * w  # keeps another state of y than the mask is of
+        y.data.copy_(before)
+    return _grad(z, x)
+
+
 def _view_of_a_parameter_edited_under_no_grad(around: Around) -> Tensor:
     x, w = _leaf(), nn.Parameter(torch.randn(8, 64))
     with around():
@@ -152,6 +163,7 @@ PROGRAMS = {
         _source_of_a_clone_edited_through_data,
         _source_of_a_clone_edited_in_place,
         _source_of_a_clone_kept_later_and_edited,
+        _result_of_a_relu_edited_and_put_back,
         _view_of_a_parameter_edited_under_no_grad,
         _embedding_made_inside,
         _pieces_of_an_edited_base,

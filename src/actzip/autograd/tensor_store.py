@@ -229,7 +229,7 @@ class TensorStore:
         row.recipe = derivation.name
         row.stored_bytes += derivation.nbytes
         stored = self._stored.get(key)
-        if stored is None:
+        if stored is None or self._is_older(key, stored):
             stored = self._stored[key] = self.new(role, derivation)
         else:
             _hand_over(self._values.get(key), row)
@@ -248,7 +248,7 @@ class TensorStore:
         row, (_, unit, _, key) = saved.row, saved.want
         ref = self._refs.get(key)
         stored = None if ref is None else ref()
-        if stored is None:
+        if stored is None or self._is_older(key, stored):
             pool = self._pool
             stored = Stored(pool.buffers, role, payload, None, pool.live)
             self._refs[key] = weakref.ref(stored)
@@ -268,6 +268,10 @@ class TensorStore:
         row.stored_bytes = payload.nbytes
         row.lengths = payload.lengths
         return stored
+
+    def _is_older(self, key: Key, stored: Stored) -> bool:
+        """Whether it is a mask that may be of other values than the memory has now."""
+        return stored.value is None and stored.bits is not None and self.is_exposed(key)
 
     # -- what a derivation needs -----------------------------------------------------------
 
