@@ -140,6 +140,7 @@ def test_quick_skips_what_the_machine_is_slow_at_unless_it_is_named(
     assert ran == ["plain"]
     why = "in bf16 a step takes 10 times as long as in fp32 on this processor"
     assert f"bf16, seed 0 skipped: {why}" in output
+    assert f"bf16 skipped: {why}" in " ".join(output.split())  # below the table, in words
     values = json.loads((tmp_path / "one" / "compare.json").read_text())
     assert [row["error"] for row in values["rows"]] == ["", f"skipped: {why}"]
     assert values["skipped"] == {"bf16, seed 0": why}

@@ -108,11 +108,12 @@ def table(shown: Sequence[Row], task: Task, states: dict[str, str] | None = None
         made.add_column(name, justify="right", no_wrap=True)
     if states is not None:
         made.add_column("state")
-    elif any(row.error for row in shown):
-        made.add_column("why not", overflow="fold")
     for row in shown:
-        last = [states.get(row.label, "")] if states is not None else [row.error]
-        made.add_row(*cells(row, task), *(last if len(made.columns) > 8 else []))
+        last = [] if states is None else [states.get(row.label, "")]
+        made.add_row(*cells(row, task), *last)
+    if states is None:  # a column would have what is left of 80: a letter a line
+        errors = [f"{row.label} {row.error}" for row in shown if row.error]
+        made.caption, made.caption_justify = "\n".join(errors) or None, "left"
     return made
 
 
