@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from actzip import cli
 from actzip.commands import compare
+from actzip.tasks import config
 from actzip.tasks.comparison import Run
 from actzip.tasks.config import make
 
@@ -108,24 +109,28 @@ def test_runs_with_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
     assert "has epochs=1, asked was 2" in re.sub(r"[\s│]+", " ", output)
 
 
-def test_quick_is_every_method_on_the_digits_and_can_be_changed() -> None:
+def test_quick_is_a_few_methods_on_the_digits_and_can_be_changed() -> None:
     def params(**more: Any) -> dict[str, Any]:
-        return {"methods": compare.METHODS, "seeds": "0", "quick": True, "out": Path("x"), **more}
+        given = {"methods": compare.METHODS, "every": False, "seeds": "0", "quick": True}
+        return {**given, "out": Path("x"), **more}
 
     runs = compare._runs(params())
-    methods = ["plain", "checkpoint", "bf16", "lossless", "actnn", "division", "comet", "acgc"]
-    assert [run.config.method for run in runs] == methods
+    assert [run.config.method for run in runs] == ["plain", "checkpoint", "actnn", "acgc", "auto"]
+    every = [run.config.method for run in compare._runs(params(every=True))]
+    assert every == [*config.BASELINES, "lossless", "actnn", "division", "comet", "acgc", "auto"]
+    with pytest.raises(ValueError, match="leave it or --methods out"):
+        compare._runs(params(every=True, methods="plain"))
     assert {run.config.data for run in runs} == {"digits"}
     (changed, *_) = compare._runs(params(epochs=1, model="resnet8"))
     assert (changed.config.epochs, changed.config.model) == (1, "resnet8")
     assert changed.config == make(model="resnet8", epochs=1, batch=64, side=24)
 
 
-def test_quick_skips_what_the_machine_is_slow_at_unless_it_is_named(
+def test_all_skips_what_the_machine_is_slow_at_unless_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("actzip.tasks.machine.bf16_slowdown", lambda: 9.6)
-    monkeypatch.setattr(compare, "METHODS", "plain,bf16")
+    monkeypatch.setattr(compare, "ALL", "plain,bf16")
     ran: list[str] = []
     go = Run.go
 
@@ -135,7 +140,7 @@ def test_quick_skips_what_the_machine_is_slow_at_unless_it_is_named(
 
     monkeypatch.setattr(Run, "go", noted)
     quick = ["--quick", *TINY, "--out"]
-    code, output = invoke(*quick, str(tmp_path / "one"), "--methods", "plain,bf16")
+    code, output = invoke(*quick, str(tmp_path / "one"), "--all")
     assert code == 0, output
     assert ran == ["plain"]
     why = "in bf16 a step takes 10 times as long as in fp32 on this processor"

@@ -15,6 +15,7 @@ from actzip.commands import options
 from actzip.commands.board import Board, table
 from actzip.commands.table import LEGEND
 from actzip.commands.write import write_report
+from actzip.report.reading import reading
 from actzip.tasks import engine
 from actzip.tasks.comparison import Run, plan
 from actzip.tasks.config import make
@@ -24,8 +25,9 @@ from actzip.tasks.result import Result
 from actzip.tasks.run_folder import Journal, check_place, replace_text
 from actzip.tasks.summary import Row, as_csv
 
-METHODS = "plain,checkpoint,bf16,lossless,actnn,division,comet,acgc"
-#: with AVX2 acgc takes 40 seconds of one core, plain 17: all methods some 190 by estimate
+METHODS = "plain,checkpoint,actnn,acgc,auto"
+ALL = "plain,checkpoint,bf16,lossless,actnn,division,comet,acgc,auto"
+#: with AVX2 acgc takes 40 seconds of one core, plain 17: all methods some 230 by estimate
 QUICK: dict[str, Any] = {
     "task": "classify",
     "data": "digits",
@@ -40,11 +42,14 @@ JSON, CSV = "compare.json", "compare.csv"
 def compare(
     context: typer.Context,
     methods: options.Methods = METHODS,
+    every: Annotated[
+        bool, options.option("Every method that this machine is not slow at.", "--all")
+    ] = False,
     seeds: Annotated[str, options.option("Separated by commas; a run for each.")] = "0",
     quick: Annotated[
         bool,
         options.option(
-            "Small: on the digits, every method that this machine is not slow at.",
+            "Small: a ResNet-14 on the digits, minutes for all methods together.",
             "--quick",
         ),
     ] = False,
@@ -90,11 +95,10 @@ def compare(
         engine.Loop(first, engine.load(first), Journal(None)).check()  # says what cannot work
     folder, console = runs[0].folder.parent, options.console(as_json)
     stopped = False
-    choose = quick and methods == METHODS  # what was asked for by name is run in any case
     with Board(console, runs) as board:
         try:
             for run in runs:
-                why = why_not(run.config.method) if choose and not known[run.name] else ""
+                why = why_not(run.config.method) if every and not known[run.name] else ""
                 if why:
                     board.skip(run, why)
                 else:
@@ -122,7 +126,9 @@ def _runs(params: dict[str, Any]) -> list[Run]:
                     "leave one of the two out"
                 )
         given = {**QUICK, **given}
-    chosen = options.methods(params["methods"])
+    if params["every"] and params["methods"] != METHODS:
+        raise ValueError("--all is every method; leave it or --methods out")
+    chosen = options.methods(ALL if params["every"] else params["methods"])
     configs = [make(**given, method=name, options=own) for name, own in chosen]
     seeds = options.numbers(params["seeds"], "--seeds")
     out: Path | None = params["out"]
@@ -151,7 +157,11 @@ def _end(board: Board, folder: Path, console: Console) -> dict[str, Any]:
     replace_text(folder / JSON, json.dumps(values, indent=1) + "\n")
     replace_text(folder / CSV, as_csv(rows))
     report = write_report(folder, board.results, rows)
-    console.print(table(rows, board.results[0].config.kind), LEGEND)
+    task = board.results[0].config.kind
+    console.print(table(rows, task), LEGEND)
+    said = reading([row.plain() for row in rows], task.metric, task.better)
+    if said:
+        console.print(said, markup=False)
     for name, error in board.failed.items():
         console.print(f"{name} failed:\n{error}", markup=False, soft_wrap=True)
     console.print(f"the same as {JSON} and {CSV} in {folder}", markup=False, soft_wrap=True)

@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Any
 
 from actzip.report import colours, series
+from actzip.report.reading import reading
 
 #: in the order in which they need each other
 SCRIPTS = ("draw.js", "lines.js", "sites.js", "bars.js", "page.js")
@@ -51,6 +52,7 @@ def page(
     head = {
         "title": f"{about['model']} on {about['data']}",
         "facts": facts,
+        "lead": reading(rows, about["metric"], about["better"]),
         "metric": about["metric"],
         "better": about["better"],
         "footer": _FOOTER,

@@ -29,7 +29,8 @@ function header() {
     try { localStorage.setItem("actzip-theme", to); } catch { /* a page from disk may have no storage */ }
   };
   set(theme);
-  const words = el("div", {}, el("p", { class: "brand" }, "actzip"), el("h1", {}, about.title), el("p", { class: "soft" }, about.facts.join(" · ")));
+  const words = el("div", {}, el("p", { class: "brand" }, "actzip"), el("h1", {}, about.title), el("p", { class: "soft" }, about.facts.join(" · ")),
+    about.lead ? el("p", { class: "lead" }, about.lead) : null);
   return el("header", {}, words, button);
 }
 
@@ -160,13 +161,13 @@ const root = document.querySelector("main");
 const each = { whole: true, format: String };
 root.append(...[
   header(),
-  cards(),
-  table(),
   legend(),
   lines("memory", "Memory over one step", about.note_memory, found.memory, {
     stepped: true, height: 320, x: { bands: found.phases }, y: { format: (value) => bytes(value, 0), tip: bytes, binary: true },
     title: within,
   }),
+  cards(),
+  table(),
   chosen("modules", "Where the bytes are", about.note_modules, Object.keys(found.modules), shares(found.modules)),
   chosen("ops", "The same by op", null, Object.keys(found.ops), shares(found.ops)),
   el("div", { class: "pair" }, ...[

@@ -163,7 +163,8 @@ def optimizer(config: Config, model: nn.Module) -> torch.optim.Optimizer:
             parameters, config.rate, momentum=0.9, weight_decay=config.decay, nesterov=True
         )
     kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-    return kind(parameters, config.rate, weight_decay=config.decay)
+    # fused: one pass instead of a dozen; of 22 million weights those take longer than forward does
+    return kind(parameters, config.rate, weight_decay=config.decay, fused=True)
 
 
 def schedule(

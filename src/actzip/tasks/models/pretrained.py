@@ -33,6 +33,7 @@ class Pretrained(nn.Module):
                 path,
                 local_files_only=True,
                 add_pooling_layer=False,
+                attn_implementation="eager",  # flash attention's bf16 backward is slow on a CPU
                 hidden_dropout_prob=dropout,
                 attention_probs_dropout_prob=dropout,
             )
