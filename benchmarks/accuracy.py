@@ -28,7 +28,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -36,6 +35,7 @@ from rich.table import Table
 from actzip.memory.fresh_process import call_fresh
 from actzip.tasks import config, engine
 from actzip.tasks.method_spec import label, parse
+from parts.machine import about
 
 #: What each case is; sized so that a plain run on one thread learns something real in minutes.
 CASES: dict[str, dict[str, Any]] = {
@@ -168,8 +168,7 @@ def record(job: Job, result: engine.Result, timed: bool = True) -> dict[str, Any
         "live_peak": result.cost.live_peak,
         "step_seconds": result.step_seconds if timed else None,
         "seconds": result.seconds if timed else None,
-        "threads": result.config.threads,
-        "torch": torch.__version__,
+        "about": {**about(), "threads": result.config.threads},
         "settings": CASES[job.case],
     }
 
@@ -201,7 +200,7 @@ class Book:
             runs.sort(key=lambda r: (r["case"], r["method"], str(r["options"]), r["seed"]))
             fresh = self.path.with_name(f"{self.path.name}.{os.getpid()}")
             fresh.write_text(json.dumps({"runs": runs}, indent=1) + "\n")
-            os.replace(fresh, self.path)
+            fresh.replace(self.path)
 
 
 @contextlib.contextmanager

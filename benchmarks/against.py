@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ import actzip
 from actzip.codecs import BitMask, Bounded, Codec, Dual, Group, Index
 from actzip.kernels.native import library
 from actzip.tasks.models.resnet import resnet20
+from parts.results import write
 
 TURNS = 3
 SETS = ("portable", "avx2", "avx512")
@@ -177,8 +177,7 @@ def main(
         was = found["other"][key]
         table.add_row(key, f"{was:.2f}", f"{value:.2f}", f"{value / was:.2f}")
     Console().print(table)
-    result = {"torch": torch.__version__, "python": platform.python_version(), "turns": turns}
-    RESULTS.write_text(json.dumps({**result, **found}, indent=1) + "\n")
+    write(RESULTS, {"turns": turns, **found})
 
 
 if __name__ == "__main__":

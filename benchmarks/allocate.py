@@ -10,12 +10,10 @@ and writes results/allocate.json.
 
 from __future__ import annotations
 
-import json
 import platform
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -25,6 +23,7 @@ from torch.nn.functional import cross_entropy
 
 from actzip.control.allocate import bits_ladder, least_error, split
 from actzip.tasks.models.resnet import cifar_resnet
+from parts.results import FOLDER, write
 
 ROUNDS = 12
 INTERVAL = 100
@@ -139,8 +138,7 @@ def main() -> None:
         "share_of_step": share,
         "asked_share": ASKED,
     }
-    path = Path(__file__).parent / "results" / "allocate.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    write(FOLDER / "allocate.json", result)
 
 
 if __name__ == "__main__":

@@ -160,10 +160,9 @@ def main(
             old, new = (pick(r[case] for r in found[what][name]) for name in trees)
             print(f"{what:9} {case:28} {old:8.3f} {new:8.3f}", flush=True)
     if not quick:
-        from parts.machine import about  # not above: a child takes the other checkout's package
+        from parts.results import write  # not above: a child takes the other checkout's package
 
-        facts = {**about(), "before": _commit(before), "rounds": rounds}
-        RESULT.write_text(json.dumps({**facts, **found}, indent=1) + "\n")
+        write(RESULT, {"before": _commit(before), "rounds": rounds, **found})
 
 
 def _commit(tree: Path) -> str:

@@ -13,8 +13,6 @@ the default).
 
 from __future__ import annotations
 
-import json
-import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +28,7 @@ from actzip import kernels
 from actzip.codecs import BitMask, Bounded, Codec, Dual, Group, Index
 from actzip.kernels.native import library
 from parts import rates, rivals
+from parts.results import write
 from parts.timing import Timed, in_turns, spread
 
 RESULTS = Path(__file__).parent / "results"
@@ -246,8 +245,6 @@ def save(
     RESULTS.mkdir(exist_ok=True)
     rates.draw(points, RESULTS / "codecs.png")
     facts = {
-        "machine": platform.processor() or platform.machine(),
-        "torch": torch.__version__,
         "threads": threads,
         "elements": elements,
         "allocations": allocations,
@@ -256,7 +253,7 @@ def save(
         "speed": results,
         "rate": points,
     }
-    (RESULTS / "codecs.json").write_text(json.dumps(facts, indent=1) + "\n")
+    write(RESULTS / "codecs.json", facts)
 
 
 if __name__ == "__main__":

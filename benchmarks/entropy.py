@@ -16,8 +16,6 @@ and writes results/entropy.json (not with fewer rounds).
 
 from __future__ import annotations
 
-import json
-import platform
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,12 +29,12 @@ from torch import Tensor
 
 from actzip.codecs import Group
 from actzip.kernels.entropy_table import SPAN, Table, entropy_bits
-from actzip.kernels.native import library
 from actzip.kernels.native.entropy import count, frequency_tensor
 from actzip.kernels.native.library import call
 from actzip.kernels.reference.planes import unpack
 from parts import stored_bits
 from parts.huffman import Huffman
+from parts.results import write
 
 RESULTS = Path(__file__).parent / "results"
 CODES, ROUNDS = 1 << 21, 300
@@ -168,7 +166,7 @@ def write_bits(console: Console, steps: int = 30) -> None:
     rows = list(stored_bits.measure(1 << 18, steps))
     console.print(show_bits(rows))
     console.print(f"at most {stored_bits.worst(rows):.1%} above the entropy from 0.1 bits on")
-    (RESULTS / "entropy_bits.json").write_text(json.dumps({"results": rows}, indent=1) + "\n")
+    write(RESULTS / "entropy_bits.json", {"results": rows})
     stored_bits.draw(rows, RESULTS / "entropy_bits.png")
     console.print(f"written to {RESULTS.name}/entropy_bits.json and entropy_bits.png")
 
@@ -183,14 +181,7 @@ def main(codes: int = CODES, rounds: int = ROUNDS, bits: bool = False) -> None:
     console.print(show(results))
     if codes < CODES or rounds < ROUNDS:
         return
-    facts = {
-        "machine": platform.processor() or platform.machine(),
-        "codes": codes,
-        "rounds": rounds,
-        "instructions": library.ISA[library.isa_level()],
-        "results": results,
-    }
-    (RESULTS / "entropy.json").write_text(json.dumps(facts, indent=1) + "\n")
+    write(RESULTS / "entropy.json", {"codes": codes, "rounds": rounds, "results": results})
     console.print(f"written to {RESULTS.name}/entropy.json")
 
 

@@ -41,6 +41,7 @@ from actzip.tasks.models.resnet import cifar_resnet, resnet50
 from actzip.tasks.models.unet import UNet
 from actzip.tasks.models.vgg import VGG, VGG16
 from actzip.tasks.models.vit import ViT
+from parts.machine import about
 
 matplotlib.use("agg")
 
@@ -335,7 +336,7 @@ def _write(file: Path, name: str, network: Network, method: str, figures: Figure
     how = {n: getattr(network, n) for n in ("data", "side", "length", "batch", "steps", "settle")}
     found = results.setdefault(name, {"methods": {}})
     found.update(how)
-    found["methods"][method] = asdict(figures)
+    found["methods"][method] = {**asdict(figures), "about": about()}
     results = {n: results[n] for n in NETWORKS if n in results}
     partial = file.with_suffix(f".{os.getpid()}.part")
     partial.write_text(json.dumps(results, indent=1) + "\n")

@@ -15,7 +15,6 @@ tables and writes results/frequency.json and docs/pictures/frequency.png (of the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -33,6 +32,7 @@ from torch.nn.grad import conv2d_weight
 from actzip.codecs import Codec, Dual, Group
 from actzip.tasks.data import Data, load
 from actzip.tasks.models.resnet import resnet20
+from parts.results import write
 
 matplotlib.use("agg")
 
@@ -252,8 +252,7 @@ def main(data: str = DATA, steps: int = 600, seed: int = 0) -> None:
         "rows": [asdict(row) for row in rows],
         "codes": codes,
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "frequency.json").write_text(json.dumps(facts, indent=1) + "\n")
+    write(RESULTS / "frequency.json", facts)
     draw(rows, PICTURE)
     console.print(f"written to {RESULTS.name}/frequency.json and {PICTURE.name}")
 

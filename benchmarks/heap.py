@@ -10,13 +10,11 @@ results/heap.json.
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import torch
 from rich.console import Console
 
 from actzip.memory.measure import size
+from parts.results import FOLDER, write
 from step import WARMUP, Job, as_it_is, call_with, settings
 
 #: thresholds in MiB; None: as it is
@@ -47,8 +45,7 @@ def main() -> None:
         took = f"{result['seconds']:.3f} s, {size(result['resident_peak'])}"
         Console().print(f"{variant}, malloc {where}: {took}")
     said = {k: v for k, v in settings(job).items() if k != "malloc"}
-    text = json.dumps({"settings": {**said, "batch": job.batch}, "results": results}, indent=1)
-    (Path(__file__).parent / "results" / "heap.json").write_text(text + "\n")
+    write(FOLDER / "heap.json", {"settings": {**said, "batch": job.batch}, "results": results})
 
 
 if __name__ == "__main__":

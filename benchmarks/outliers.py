@@ -15,7 +15,6 @@ centred   channel means apart, then rotated      entropy   one step, entropy-cod
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import statistics
@@ -39,6 +38,7 @@ from actzip.methods.base import Method, Policy, Site
 from actzip.tasks import engine
 from actzip.tasks.config import make
 from actzip.tasks.trainer import Part, Trainer
+from parts.results import write
 
 RESULTS = Path(__file__).parent / "results" / "outliers.json"
 BITS = (2, 3, 4)
@@ -243,7 +243,7 @@ def main(
         LOOKED.clear()
     show(results, coders)
     if not quick:
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        write(RESULTS, results)
 
 
 def show(results: dict[str, Any], coders: list[str]) -> None:

@@ -13,9 +13,7 @@ in one process. All figures are over plain. Prints a table and writes results/ov
 from __future__ import annotations
 
 import gc
-import json
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -35,7 +33,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 import actzip
-from actzip.kernels.native import library
+from parts.results import write
 
 SHORT, LONG = 8, 24
 ROUNDS = 150
@@ -199,11 +197,6 @@ def run_marked() -> None:
                 print(_mark(case, layers, session), flush=True)
 
 
-def _commit() -> str:
-    ask = ["git", "-C", str(RESULTS), "describe", "--always", "--dirty"]
-    return subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip()
-
-
 def main(callgrind: bool = True, marked: bool = typer.Option(False, hidden=True)) -> None:
     warnings.simplefilter("ignore", actzip.ActzipWarning)
     torch.set_num_threads(1)
@@ -219,16 +212,11 @@ def main(callgrind: bool = True, marked: bool = typer.Option(False, hidden=True)
         table.add_row(name, *("" if v is None else f"{v:,.1f}" for v in row.values()))
     Console().print(table)
     result = {
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "commit": _commit(),
-        "isa": library.ISA[library.isa_level()],
         "layers": [SHORT, LONG],
         "rounds": ROUNDS,
         "cases": rows,
     }
-    path = RESULTS / "overhead.json"
-    path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    write(RESULTS / "overhead.json", result)
 
 
 if __name__ == "__main__":

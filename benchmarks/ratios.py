@@ -33,6 +33,7 @@ from actzip.tasks.method_spec import label, parse
 from actzip.tasks.models.encoder import Encoder
 from actzip.tasks.models.resnet import resnet50
 from actzip.tasks.models.vit import ViT
+from parts.machine import about
 
 RESULTS = Path(__file__).parent / "results" / "ratios.json"
 MODELS = ("resnet50", "vit_s16", "bert")
@@ -131,10 +132,11 @@ def main(
     ]
     if not tiny:
         known = json.loads(RESULTS.read_text())["runs"] if RESULTS.exists() else []
+        runs = [{**run, "about": about()} for run in runs]
         new = {(r["model"], r["method"]) for r in runs}
         runs = [r for r in known if (r["model"], r["method"]) not in new] + runs
         runs.sort(key=lambda r: (MODELS.index(r["model"]), r["method"]))
-        RESULTS.write_text(json.dumps({"torch": torch.__version__, "runs": runs}, indent=1) + "\n")
+        RESULTS.write_text(json.dumps({"runs": runs}, indent=1) + "\n")
     Console(width=120).print(table(runs))
 
 

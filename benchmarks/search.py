@@ -11,7 +11,6 @@ writes results/search.json.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from dataclasses import asdict, dataclass
@@ -28,6 +27,7 @@ import actzip
 from actzip.codecs import FixedPoint
 from actzip.tasks import digits
 from actzip.tasks.models.resnet import cifar_resnet
+from parts.results import write
 
 RESULTS = Path(__file__).parent / "results" / "search.json"
 GRID = (2, 4, 6, 8, 10, 12, 14, 16)
@@ -181,8 +181,8 @@ def main(
         )
     console.print(table)
     if not quick:
-        where = {"epochs": epochs, "seeds": seeds, "threads": threads, "torch": torch.__version__}
-        RESULTS.write_text(json.dumps({"setting": where, "results": found}, indent=1) + "\n")
+        where = {"epochs": epochs, "seeds": seeds, "threads": threads}
+        write(RESULTS, {"setting": where, "results": found})
 
 
 if __name__ == "__main__":

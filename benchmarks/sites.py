@@ -37,6 +37,7 @@ from actzip.tasks import engine
 from actzip.tasks.method_spec import parse
 from actzip.tasks.run_folder import Journal
 from actzip.tasks.trainer import Trainer
+from parts.results import write
 
 RESULTS = Path(__file__).parent / "results"
 #: A kind of site: node and, after a dot, slot. q, k and v of one projection are one tensor.
@@ -193,11 +194,12 @@ def main(
             for kind in KINDS
         ]
         accuracy.work(todo, book, 1, console, train)
-        shares = [Share(**s) for s in json.loads((RESULTS / "sites_noise.json").read_text())]
+        shares = [
+            Share(**s) for s in json.loads((RESULTS / "sites_noise.json").read_text())["shares"]
+        ]
     else:
         shares = noise(case, 200, 12)
-        text = json.dumps([asdict(s) for s in shares], indent=1)
-        (RESULTS / "sites_noise.json").write_text(text + "\n")
+        write(RESULTS / "sites_noise.json", {"shares": [asdict(s) for s in shares]})
     console.print(shown(shares, [run for run in book.runs() if run["case"] == case]))
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from actzip.memory.measure import size
+from parts.results import sources
 
 HERE = Path(__file__).parent
 PAGES = [HERE.parent / "README.md", *sorted((HERE.parent / "docs").rglob("*.md"))]
@@ -26,8 +27,37 @@ def markdown(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
+ORIGIN = ("date", "commit", "cpu", "instructions", "torch")
+_LOADED: list[Any] = []  #: the results of the table that is being made
+
+
 def load(name: str) -> Any:
-    return json.loads((HERE / "results" / f"{name}.json").read_text())
+    """The values of results/<name>.json."""
+    _LOADED.append(json.loads((HERE / "results" / f"{name}.json").read_text()))
+    return _LOADED[-1]
+
+
+def made(name: str) -> tuple[str, list[dict[str, Any]]]:
+    """A table, and what its results say of the code and the machines they are of."""
+    _LOADED.clear()
+    text = TABLES[name]()
+    return text, [each for values in _LOADED for each in sources(values)]
+
+
+def origin(found: list[dict[str, Any]]) -> str:
+    """One line below a table: when, at which commit and where its figures were taken."""
+    if not found:
+        return "Measured before commits were recorded with results."
+    date, commit, cpu, instructions, torch = (_joined(found, key) for key in ORIGIN)
+    return f"Measured {date}, commit {commit}, {cpu}, {instructions}, torch {torch}."
+
+
+def _joined(found: list[dict[str, Any]], key: str) -> str:
+    """The values in order; of dates the first and the last."""
+    values = list(dict.fromkeys(str(each.get(key, "unknown")) for each in found))
+    if key == "date" and len(values) > 1:
+        return f"{min(values)} to {max(values)}"
+    return " and ".join(values)
 
 
 def train() -> str:
@@ -198,7 +228,7 @@ def sites() -> str:
     for run in load("sites")["runs"]:
         finals.setdefault(run["options"]["kind"], {})[run["seed"]] = 100 * run["final"]
     kinds: dict[str, dict[int, float]] = {}
-    for share in (s for s in load("sites_noise") if s["bits"] is not None):
+    for share in (s for s in load("sites_noise")["shares"] if s["bits"] is not None):
         found = kinds.setdefault(share["kind"], {})
         found[share["bits"]] = share["variance"] + share["bias"]
     rows = []
@@ -288,7 +318,8 @@ def filled(text: str) -> str:
     """The text with every `<!-- table:name -->` … `<!-- end -->` filled from its results."""
 
     def fill(match: re.Match[str]) -> str:
-        return f"<!-- table:{match[1]} -->\n{TABLES[match[1]]()}\n<!-- end -->"
+        text, found = made(match[1])
+        return f"<!-- table:{match[1]} -->\n{text}\n\n{origin(found)}\n<!-- end -->"
 
     return re.sub(r"<!-- table:(\w+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL)
 

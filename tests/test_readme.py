@@ -1,12 +1,16 @@
 """Figures on the pages are those of the committed results, and what they link to is there."""
 
+import json
 import re
 import runpy
+import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+
+from parts.results import changed_lines
 
 ROOT = Path(__file__).parent.parent
 
@@ -19,6 +23,27 @@ def test_every_table_is_what_the_results_say() -> None:
         assert tables["filled"](text) == text, f"{page.name}: run python benchmarks/tables.py"
         seen += re.findall(r"<!-- table:(\w+) -->", text)
     assert sorted(seen) == sorted(tables["TABLES"]), "every table has its place"
+
+
+def test_results_are_of_one_commit_or_the_page_says_which_are_not() -> None:
+    tables = runpy.run_path(str(ROOT / "benchmarks" / "tables.py"))
+    agreed = json.loads((ROOT / "benchmarks" / "results" / "reference.json").read_text())
+    known = subprocess.run(["git", "cat-file", "-e", agreed["commit"]], cwd=ROOT).returncode == 0
+    if not known:
+        pytest.skip("this copy has no history to compare with")
+    page = (ROOT / "docs" / "results.md").read_text()
+    (said,) = re.findall(r"differs from commit `(\w+)`'s by at most (\d+) lines", page)
+    assert said == (agreed["commit"], str(agreed["lines"]))
+    undated = set()
+    for name in tables["TABLES"]:
+        _, found = tables["made"](name)
+        undated |= set() if found else {name}
+        for about in found:
+            assert not about["commit"].endswith("+"), f"{name}: measured with uncommitted changes"
+            lines = changed_lines(about["commit"], agreed["commit"])
+            assert lines is not None, f"{name}: commit {about['commit']} is not in the history"
+            assert lines <= agreed["lines"], f"{name}: {lines} lines of src/ differ"
+    assert undated == set(agreed["undated"]), "those that are older than the record of commits"
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import platform
 import subprocess
@@ -14,8 +15,10 @@ from actzip.kernels import library
 
 
 def about() -> dict[str, Any]:
-    """Versions, instruction set, cores, threads, and the commit (`+`: with changes)."""
+    """Date, processor, versions, instruction set, threads, and the commit (`+`: with changes)."""
     return {
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "cpu": processor(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "instructions": library.ISA[library.isa_level()],
@@ -23,6 +26,14 @@ def about() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "commit": commit(),
     }
+
+
+def processor() -> str:
+    """The model's name as the system tells it."""
+    facts = Path("/proc/cpuinfo")
+    lines = facts.read_text().splitlines() if facts.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def commit() -> str:
