@@ -14,6 +14,7 @@ from actzip.kernels.reference import norm as reference
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 SHAPES = [(3, 5, 7, 9), (2, 64, 4, 4), (40, 33), (2, 3, 4, 5, 6), (2, 4, 100, 100)]
+SHAPES += [(3, 5, 80, 80), (2, 511, 9, 9), (2, 513, 5, 7)]  # about a table of innermost channels
 
 
 @pytest.fixture(params=range(len(library.ISA)), ids=library.ISA, autouse=True)

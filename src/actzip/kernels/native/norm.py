@@ -18,10 +18,10 @@ def channels(
     if inner is None or is_graded(x) or not x.numel():
         return reference.channels(x, scale, shift, sides)
     out, none = torch.empty_like(x), x.new_empty(0)
-    origin, flip = (none, none.bool()) if sides is None else sides
-    table = [t.to(real(x.dtype)).contiguous() for t in (scale, shift, origin)]
-    spec = (table[0], table[1], x.shape[1], inner, int(sides is not None), table[2])
-    call("norm_channels", x, DTYPES[x.dtype], x.numel(), *spec, flip.contiguous(), out, threads())
+    origin, flip = (none, none) if sides is None else sides
+    tables = [t.to(real(x.dtype)).contiguous() for t in (scale, shift, origin, flip)]
+    spec = (*tables[:2], x.shape[1], inner, int(sides is not None), *tables[2:])
+    call("norm_channels", x, DTYPES[x.dtype], x.numel(), *spec, out, threads())
     return out
 
 

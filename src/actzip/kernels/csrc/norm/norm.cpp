@@ -9,11 +9,16 @@ ACTZIP_BEGIN
 namespace norm {
 
 constexpr int64_t STRETCH = 1 << 14;  // elements that a thread takes at once
+constexpr int64_t LINE = 512;  // fewer channels stand in the table several times: loops are long
 
+// What innermost channels need, for elements that follow each other in memory.
+template <class R> struct Table {
+  R scale[LINE], shift[LINE], origin[LINE], flip[LINE];
+};
 
 // Zero on the side of the origin on which the result is negative, at least `tiny` on the other.
-template <class R> inline R rectified(R x, R y, R origin, bool flip, R tiny) {
-  const bool off = (x <= origin) != flip;
+template <class R> inline R rectified(R x, R y, R origin, R flip, R tiny) {
+  const bool off = (x <= origin) != (flip != R(0));
   const R above = y < tiny ? tiny : y;
   return off ? R(0) : above;
 }
@@ -26,12 +31,13 @@ template <> inline double tiny_of<double>() { return 2.2250738585072014e-308; }
 
 // Elements that share a channel.
 template <class T>
-inline void run(const T* x, T* out, int64_t n, Real<T> scale, Real<T> shift) {
+inline void run(const T* __restrict x, T* __restrict out, int64_t n, Real<T> scale, Real<T> shift) {
   for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(widen(x[i]) * scale + shift);
 }
 
 template <class T>
-inline void run(const T* x, T* out, int64_t n, Real<T> scale, Real<T> shift, Real<T> origin, bool flip) {
+inline void run(const T* __restrict x, T* __restrict out, int64_t n, Real<T> scale, Real<T> shift,
+                Real<T> origin, Real<T> flip) {
   const Real<T> tiny = tiny_of<T>();
   for (int64_t i = 0; i < n; ++i) {
     const Real<T> v = widen(x[i]);
@@ -40,18 +46,19 @@ inline void run(const T* x, T* out, int64_t n, Real<T> scale, Real<T> shift, Rea
 }
 
 // Elements of channels that follow each other.
-template <class T>
-inline void step(const T* x, T* out, int64_t n, const Real<T>* scale, const Real<T>* shift) {
+template <class T, class R>
+inline void step(const T* __restrict x, T* __restrict out, int64_t n, const R* __restrict scale,
+                 const R* __restrict shift) {
   for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(widen(x[i]) * scale[i] + shift[i]);
 }
 
-template <class T>
-inline void step(const T* x, T* out, int64_t n, const Real<T>* scale, const Real<T>* shift,
-                 const Real<T>* origin, const uint8_t* flip) {
-  const Real<T> tiny = tiny_of<T>();
+template <class T, class R>
+inline void step(const T* __restrict x, T* __restrict out, int64_t n, const R* __restrict scale,
+                 const R* __restrict shift, const R* __restrict origin, const R* __restrict flip) {
+  const R tiny = tiny_of<T>();
   for (int64_t i = 0; i < n; ++i) {
-    const Real<T> v = widen(x[i]);
-    out[i] = narrow<T>(rectified<Real<T>>(v, v * scale[i] + shift[i], origin[i], flip[i], tiny));
+    const R v = widen(x[i]);
+    out[i] = narrow<T>(rectified<R>(v, v * scale[i] + shift[i], origin[i], flip[i], tiny));
   }
 }
 
@@ -61,7 +68,7 @@ inline void step(const T* x, T* out, int64_t n, const Real<T>* scale, const Real
 // result: `flip` where the scale is negative.
 int64_t norm_channels(Buffer<const void> x, int64_t dtype, int64_t n, Buffer<const void> scale,
                       Buffer<const void> shift, int64_t channels, int64_t inner, int64_t relu,
-                      Buffer<const void> origin, Buffer<const uint8_t> flip, Buffer<void> out,
+                      Buffer<const void> origin, Buffer<const void> flip, Buffer<void> out,
                       int64_t threads) {
   using namespace norm;
   return with_float(dtype, [&](auto zero) -> int64_t {
@@ -70,12 +77,22 @@ int64_t norm_channels(Buffer<const void> x, int64_t dtype, int64_t n, Buffer<con
     if (channels < 1 || inner < 1 || !x.holds(n, sizeof(T)) || !out.holds(n, sizeof(T)) ||
         !scale.holds(channels, sizeof(R)) || !shift.holds(channels, sizeof(R)))
       return kBadArgument;
-    if (relu && (!origin.holds(channels, sizeof(R)) || !flip.holds(channels, 1))) return kBadArgument;
+    if (relu && (!origin.holds(channels, sizeof(R)) || !flip.holds(channels, sizeof(R))))
+      return kBadArgument;
     const T* const from = x.template as<const T>();
     T* const to = out.template as<T>();
-    const R *const a = scale.template as<const R>(), *const b = shift.template as<const R>(),
-            *const o = origin.template as<const R>();
-    const uint8_t* const f = flip.at;
+    const R *a = scale.template as<const R>(), *b = shift.template as<const R>(),
+            *o = origin.template as<const R>(), *f = flip.template as<const R>();
+    Table<R> table;
+    if (inner == 1 && channels < LINE) {
+      const int64_t once = channels;
+      channels *= LINE / once;
+      for (int64_t c = 0; c < channels; ++c) {
+        table.scale[c] = a[c % once], table.shift[c] = b[c % once];
+        if (relu) table.origin[c] = o[c % once], table.flip[c] = f[c % once];
+      }
+      a = table.scale, b = table.shift, o = table.origin, f = table.flip;
+    }
     parallel_for(ceil_div(n, STRETCH), threads, [&](int64_t k) {
       const int64_t end = min_of(n, (k + 1) * STRETCH);
       for (int64_t i = k * STRETCH; i < end;) {
@@ -83,7 +100,7 @@ int64_t norm_channels(Buffer<const void> x, int64_t dtype, int64_t n, Buffer<con
         int64_t many;
         if (inner > 1) {
           many = min_of(end - i, inner - i % inner);
-          if (relu) run(from + i, to + i, many, a[c], b[c], o[c], f[c] != 0);
+          if (relu) run(from + i, to + i, many, a[c], b[c], o[c], f[c]);
           else run(from + i, to + i, many, a[c], b[c]);
         } else {
           many = min_of(end - i, channels - c);
