@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from datetime import timedelta
 
 import pytest
@@ -19,21 +20,53 @@ from actzip.tasks.ranks import Ranks
 def test_the_search_ends_at_the_largest_that_fits(largest: int, start: int, most: int) -> None:
     tried: list[int] = []
 
-    def fits(batch: int) -> bool:
+    def fits(batch: int) -> Try:
         tried.append(batch)
-        return batch <= largest
+        return Try(batch, batch <= largest)
 
-    found = search(fits, start, most, within=0.0)
+    found = search(fits, start, most, 0.0, 1 << 30)
     assert found == min(largest, most)
     assert found == 0 or found in tried
     assert len(tried) == len(set(tried)) <= 28
     assert max(tried, default=0) <= most
 
 
-@given(st.integers(100, 5000), st.integers(1, 200))
-def test_a_coarser_search_is_off_by_no_more_than_asked(largest: int, start: int) -> None:
-    found = search(lambda batch: batch <= largest, start, 65536, within=0.1)
-    assert largest / 1.1 - 1 <= found <= largest
+@given(
+    largest=st.integers(1, 5000),
+    start=st.integers(1, 200),
+    held=st.sampled_from([0, 300, 2000]),
+    bend=st.floats(0.9, 1.1),
+    noise=st.floats(0, 0.01),
+    seed=st.integers(0, 9),
+)
+def test_ten_tries_are_enough_where_memory_grows_about_as_the_batch_does(
+    largest: int, start: int, held: int, bend: float, noise: float, seed: int
+) -> None:
+    rng = random.Random(seed)
+    limit = held + 1000 * largest**bend
+    tried: list[Try] = []
+
+    def step(batch: int) -> Try:
+        peak = held + 1000 * batch**bend * (1 + noise * rng.uniform(-1, 1))
+        tried.append(Try(batch, peak <= limit, int(peak) if peak <= limit else None))
+        return tried[-1]
+
+    found = search(step, start, 65536, 0.02, int(limit), held)
+    assert len(tried) <= 10
+    assert found == max((each.batch for each in tried if each.fits), default=0)
+    off = 0.02 + 2 * noise / bend
+    assert largest * (1 - off) - 1 <= found <= largest * (1 + off) + 1
+
+
+def test_a_line_that_is_no_use_costs_no_more_than_halving() -> None:
+    tried = []
+
+    def step(batch: int) -> Try:
+        tried.append(batch)
+        return Try(batch, batch <= 700, 5 if batch <= 700 else None)
+
+    assert search(step, 16, 65536, 0.0, 1000, 5) == 700
+    assert len(tried) <= 17
 
 
 def test_real_steps_fit_under_a_wide_limit_and_not_under_a_narrow_one() -> None:

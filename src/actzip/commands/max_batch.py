@@ -75,13 +75,14 @@ def max_batch(
         nbytes = read_bytes(memory)
         configs = _configs(context.params, nbytes)
         options.check_file(out)
-        _say_floor(configs[0], nbytes, console)
+        held = _say_floor(configs[0], nbytes, console)
     found: list[Largest] = []
     stopped, failed = False, ""
     try:
         for config in configs:
             first = found[0].batch if found and found[0].batch else start
-            found.append(_largest(config, nbytes, min(first, most), most, within, console, world))
+            how = (nbytes, held, min(first, most), most, within)
+            found.append(_largest(config, *how, console, world))
     except KeyboardInterrupt:
         stopped = True
     except StepError as error:
@@ -131,7 +132,7 @@ def _configs(params: dict[str, Any], limit: int) -> list[Config]:
     return [make(**given, batch=1, method=name, options=own) for name, own in chosen]
 
 
-def _say_floor(config: Config, limit: int, console: Console) -> None:
+def _say_floor(config: Config, limit: int, console: Console) -> int:
     """Tell what no batch can be below; a limit that is lower is refused at once."""
     held = floor(config)
     text = (
@@ -141,11 +142,13 @@ def _say_floor(config: Config, limit: int, console: Console) -> None:
     if held.total > limit:
         raise ValueError(f"{text}; --memory is {shown(limit)}: choose more")
     console.print(text, markup=False, soft_wrap=True)
+    return held.total
 
 
 def _largest(
     config: Config,
     limit: int,
+    held: int,
     start: int,
     most: int,
     within: float,
@@ -155,16 +158,16 @@ def _largest(
     tries: list[Try] = []
     name = label(config.method, config.options)
 
-    def tried(batch: int) -> bool:
+    def tried(batch: int) -> Try:
         found = attempt(replace(config, batch=batch), limit, world)
         tries.append(found)
         peak = "" if found.resident_peak is None else f", {shown(found.resident_peak)}"
         text = f"fits{peak}" if found.fits else f"does not fit: {found.why}{peak}"
         said = f"{name}, batch {batch}: {text}, tried in {found.took:.1f} s"
         console.print(said, markup=False, soft_wrap=True)
-        return found.fits
+        return found
 
-    return Largest(name, search(tried, start, most, within), tries)
+    return Largest(name, search(tried, start, most, within, limit, held), tries)
 
 
 def ratio(each: Largest, found: Sequence[Largest]) -> float | None:

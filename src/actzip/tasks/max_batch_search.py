@@ -29,6 +29,7 @@ from actzip.tasks.trainer import Trainer, placed
 
 STEPS = 3  #: of a try: the second has the optimizer's state, the third what a method has learned
 OVER = 77  #: exit code of a process that was ended because it was above the limit
+MOST_TRIES = 10  #: of a search that need not be exact
 _EXAMPLES = 64  #: that are loaded, and repeated to fill a batch
 _MEMORY = re.compile(
     r"MemoryError|bad_alloc|can't allocate memory|cannot allocate memory|not enough memory"
@@ -92,28 +93,54 @@ class Largest:
         return asdict(self)
 
 
-def search(tried: Callable[[int], bool], start: int, most: int, within: float) -> int:
-    """The largest number up to `most` for which `tried` is true, to a part of `within`.
+def search(
+    tried: Callable[[int], Try], start: int, most: int, within: float, limit: int, held: int = 0
+) -> int:
+    """The largest batch up to `most` that fits, to a part of `within`; 0 when none does.
 
-    Doubles or halves from `start` and then bisects; 0 when none is found. Every number that
-    counts was tried: nothing is estimated.
+    Every batch that counts was tried. Which is tried next says a straight line through the peaks
+    so far: where it meets the limit, then `within` above that, which shall not fit; as often as it
+    was wrong in a row, twice as far. `held` is the peak of no batch at all, 0 if not known. After
+    MOST_TRIES it is what was found until then, unless `within` is 0.
     """
-    low, high = 0, most + 1
-    at = min(start, most)
-    while at > low:
-        if tried(at):
+    low, high, wrong, count = 0, most + 1, 0, 0
+    peaks = [(0, held)] if held else []
+    at, meets = min(start, most), None
+    while high - low > max(1, int(within * low)) and (count < MOST_TRIES or not within):
+        found = tried(at)
+        count += 1
+        wrong = wrong + 1 if meets is not None and found.fits != (at <= meets) else 0
+        if found.fits:
             low = at
-            at = min(2 * at, most) if high > most else 0
+            peaks.append((at, found.resident_peak or 0))
         else:
             high = at
-            at = at // 2 if low == 0 else 0
-    while high - low > max(1, int(within * low)):
-        at = (low + high) // 2
-        if tried(at):
-            low = at
+        meets = _meets(peaks, limit)
+        if low == 0 or meets is None:
+            at = min(2 * low, most) if high > most else (low + high) // 2
+        elif high > most:  # a line through small batches says little of large ones
+            at = min(max(meets, low + (_part(low, within) << wrong)), 8 * low, most)
+        elif meets < high:
+            at = min(max(meets, low + (_part(low, within) << wrong)), high - 1)
         else:
-            high = at
+            at = max((low + high) // 2, high - (_part(high, within) << wrong))
     return low
+
+
+def _part(batch: int, within: float) -> int:
+    return max(1, int(within * batch))
+
+
+def _meets(peaks: list[tuple[int, int]], limit: int) -> int | None:
+    """The last batch below the limit by the line through the last peak and one well below it."""
+    if not peaks:
+        return None
+    last, most = peaks[-1]
+    below = [each for each in peaks if each[0] <= 0.75 * last]
+    if not below or most <= below[-1][1]:
+        return None
+    batch, least = below[-1]
+    return last + int((limit - most) * (last - batch) / (most - least))
 
 
 def attempt(config: Config, limit: int, world: int = 1) -> Try:

@@ -19,8 +19,8 @@ def channels(
         return reference.channels(x, scale, shift, sides)
     out, none = torch.empty_like(x), x.new_empty(0)
     origin, flip = (none, none) if sides is None else sides
-    tables = [t.to(real(x.dtype)).contiguous() for t in (scale, shift, origin, flip)]
-    spec = (*tables[:2], x.shape[1], inner, int(sides is not None), *tables[2:])
+    a, b, o, f = (t.to(real(x.dtype)).contiguous() for t in (scale, shift, origin, flip))
+    spec = (a, b, x.shape[1], inner, int(sides is not None), o, f)
     call("norm_channels", x, DTYPES[x.dtype], x.numel(), *spec, out, threads())
     return out
 
