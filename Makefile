@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 NATIVE := $(wildcard src/actzip/kernels/csrc/*/*)
 
-.PHONY: setup train test coverage lint docs bench fuzz clean
+.PHONY: setup train test coverage lint docs results fuzz clean
 
 setup: $(STAMP)
 
@@ -36,8 +36,9 @@ lint: setup
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: setup
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+# All that the docs show, measured again: many hours; stopped, it goes on where it was.
+results: setup
+	$(BIN)/python benchmarks/rerun.py
 
 # The C++ encoders and decoders under sanitizers, fed with damaged bytes: SECONDS for each. Then
 # random programs with and without actzip, SECONDS each for those with and without silent edits.

@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from actzip.tasks.models.decoder import Decoder
-from actzip.tasks.models.densenet import DenseNet, densenet121
+from actzip.tasks.models.densenet import DenseNet, densenet121, densenet161
 from actzip.tasks.models.detector import Detector, places
 from actzip.tasks.models.encoder import Encoder
 from actzip.tasks.models.gan import Discriminator, Generator
 from actzip.tasks.models.lstm import GRUClassifier, LSTMClassifier
-from actzip.tasks.models.resnet import cifar_resnet, resnet18, resnet20, resnet50
+from actzip.tasks.models.resnet import cifar_resnet, resnet18, resnet20, resnet50, resnet152
 from actzip.tasks.models.unet import UNet
 from actzip.tasks.models.vgg import VGG, vgg11, vgg16
 from actzip.tasks.models.vit import ViT, vit_s16
@@ -30,10 +30,12 @@ def parameters(model: nn.Module) -> int:
     [
         (resnet18, 11_689_512),
         (resnet50, 25_557_032),
+        (resnet152, 60_192_808),
         (resnet20, 272_474),
         (vgg11, 132_863_336),
         (vgg16, 138_357_544),
         (densenet121, 7_978_856),
+        (densenet161, 28_681_000),
         (vit_s16, 22_050_664),
         (Decoder, 124_439_808),
     ],
@@ -60,6 +62,7 @@ TINY: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor], tuple[int, 
     "resnet8": (lambda: cifar_resnet(8, classes=5, width=4), images, (3, 5)),
     "resnet18": (lambda: resnet18(classes=5, width=8), images, (3, 5)),
     "resnet50": (lambda: resnet50(classes=5, width=4), images, (3, 5)),
+    "densenet161": (lambda: densenet161(classes=5, growth=4), images, (3, 5)),
     "vgg": (lambda: VGG(((8,), (8, 8)), 5, hidden=16, pooled=2), images, (3, 5)),
     "vgg_bn": (lambda: VGG(((8,), (8,)), 5, norm=True, hidden=16, pooled=2), images, (3, 5)),
     "densenet": (lambda: DenseNet((2, 2), growth=4, stem=8, classes=5), images, (3, 5)),

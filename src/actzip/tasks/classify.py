@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from actzip.tasks.models.densenet import DenseNet
-from actzip.tasks.models.resnet import cifar_resnet, resnet18, resnet50
+from actzip.tasks.models.densenet import DenseNet, densenet161
+from actzip.tasks.models.resnet import cifar_resnet, resnet18, resnet50, resnet152
 from actzip.tasks.models.vgg import VGG
 from actzip.tasks.models.vit import ViT
 from actzip.tasks.task import Batch, Model, Recipe, Task
@@ -52,6 +52,15 @@ def _densenet(data: Data, growth: int, layers: int) -> nn.Module:
     return DenseNet(depths, growth, 2 * growth, len(data.classes), data.channels, small=True)
 
 
+def _densenet161(data: Data, growth: int) -> nn.Module:
+    if data.side < 32:
+        raise ValueError(
+            f"densenet161 halves pictures five times: they need a side of 32 or more, got "
+            f"{data.side}; give --side 32, or take the model densenet"
+        )
+    return densenet161(len(data.classes), data.channels, growth)
+
+
 def _vit(data: Data, patch: int, width: int, depth: int, heads: int, dropout: float) -> nn.Module:
     classes = len(data.classes)
     return ViT(data.side, patch, width, depth, heads, classes, data.channels, dropout)
@@ -68,12 +77,14 @@ class Classify(Task):
         **{f"resnet{depth}": _cifar(depth) for depth in (8, 14, 20, 32, 44, 56)},
         "resnet18": _imagenet(resnet18),
         "resnet50": _imagenet(resnet50),
+        "resnet152": _imagenet(resnet152),
         "vgg": Model(
             _vgg,
             Recipe(rate=0.05),
             {"width": 32, "stages": 4, "hidden": 256, "dropout": 0.3},
         ),
         "densenet": Model(_densenet, Recipe(), {"growth": 12, "layers": 6}),
+        "densenet161": Model(_densenet161, Recipe(), {"growth": 48}),
         "vit": Model(
             _vit,
             _TRANSFORMER,

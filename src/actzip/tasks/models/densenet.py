@@ -85,3 +85,7 @@ class DenseNet(nn.Module):
 
 def densenet121(classes: int = 1000, channels: int = 3) -> DenseNet:
     return DenseNet(classes=classes, channels=channels)
+
+
+def densenet161(classes: int = 1000, channels: int = 3, growth: int = 48) -> DenseNet:
+    return DenseNet((6, 12, 36, 24), growth, 2 * growth, classes, channels)

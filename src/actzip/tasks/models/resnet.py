@@ -130,6 +130,10 @@ def resnet50(classes: int = 1000, channels: int = 3, width: int = 64) -> ResNet:
     return ResNet(imagenet_stem(channels, width), Bottleneck, (3, 4, 6, 3), width, classes)
 
 
+def resnet152(classes: int = 1000, channels: int = 3, width: int = 64) -> ResNet:
+    return ResNet(imagenet_stem(channels, width), Bottleneck, (3, 8, 36, 3), width, classes)
+
+
 def cifar_resnet(depth: int, classes: int = 10, channels: int = 3, width: int = 16) -> ResNet:
     """The CIFAR form: three stages of (depth - 2) / 6 basic blocks; depth is 8, 14, 20, 26, …"""
     if depth < 8 or (depth - 2) % 6:
