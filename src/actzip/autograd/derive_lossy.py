@@ -116,7 +116,7 @@ class _Search:
         self._numel = t.numel()
         self._copied = t.numel() * t.element_size() // SHARE  # bytes that may still be copied
         self.role = Role.NONLINEAR  #: the weakest of what it is made from
-        self.steep = False  #: a norm on the way may magnify errors
+        self.steep = False  #: an op on the way may magnify errors
 
     def derivation(self, call: Call, key: Key, depth: int) -> Derivation | None:
         """How to make the result of this call, which has this key."""
@@ -137,7 +137,8 @@ class _Search:
         return made if call.function is not relu or self._has_bits(key) else None
 
     def _note(self, call: Call) -> None:
-        """Whether it is a norm that may magnify errors; where to read that is free."""
+        """Whether it may magnify errors beside its result; where to read that is free."""
+        self.steep = self.steep or call.narrow
         moments = call.args[1 : 1 + MOMENTS.get(call.function, 0)]
         if moments and not self.steep and reading_is_free(moments[0].device):
             self.steep = is_steep(*moments)
