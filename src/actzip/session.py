@@ -14,6 +14,7 @@ from torch import nn
 from actzip import report
 from actzip.autograd import nesting
 from actzip.autograd.attachment import Attachment
+from actzip.autograd.by_identity import ByIdentity
 from actzip.autograd.compiled import inside
 from actzip.autograd.forward_pass import ForwardPass, Settings
 from actzip.autograd.module_paths import Paths, runs_compiled
@@ -34,7 +35,7 @@ _TURN = 0x632BE59BD9B4E019  # keeps the seeds of a step's parts apart
 _NUMBERS = itertools.count(1)
 
 #: The session of each model that has one; the model's hooks keep it alive.
-_SESSIONS: weakref.WeakKeyDictionary[nn.Module, weakref.ref[Session]] = weakref.WeakKeyDictionary()
+_SESSIONS: ByIdentity[nn.Module, weakref.ref[Session]] = ByIdentity()
 
 
 def session_of(model: nn.Module) -> Session | None:

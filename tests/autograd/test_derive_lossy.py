@@ -189,6 +189,70 @@ def test_a_norm_with_given_moments_is_the_norm() -> None:
     torch.testing.assert_close(found, F.layer_norm(X, (96,), weight, bias))
 
 
+CONSTANT: dict[str, Callable[[Tensor], Tensor]] = {
+    "layer": lambda x: F.layer_norm(x, (96,)),
+    "rms": lambda x: F.rms_norm(x, (96,)),
+    "group": lambda x: F.group_norm(x, 1),
+    "batch": lambda x: F.batch_norm(x.T, None, None, training=True),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+@pytest.mark.parametrize("rows", [1, 64])
+def test_a_norm_of_constant_rows_gives_what_is_read_behind_it_no_noise(
+    name: str, rows: int
+) -> None:
+    """What a constant row gives is 0, and what reads it has a gradient that is 0: it was the code's
+    error times 316, the root of eps. Constant are all rows, or one that shares a group."""
+    norm = CONSTANT[name]
+    x = X.clone()
+    x[:rows] = 0 if name == "rms" else torch.arange(rows).div(16)[:, None]
+
+    def run() -> Tensor:
+        a = x.clone().requires_grad_()
+        made = norm(a * 1)
+        b = torch.ones_like(made, requires_grad=True)
+        (found,) = torch.autograd.grad((made * b).sum(), b)
+        return found
+
+    plain = run()
+    together = actzip.Fixed(Group(6, group_size=64 * 96), Group(6, group_size=64 * 96))
+    with actzip.compress(method=together, min_bytes=0, derive=True):
+        ours = run()
+    assert float((ours - plain).norm()) <= 0.1 * float(plain.norm())
+
+
+BOUNDED: dict[str, Callable[[Tensor], Tensor]] = {
+    "clamp_": lambda x: (x * 1).clamp_(-3, 3),
+    "hardtanh": F.hardtanh,
+    "hardsigmoid": F.hardsigmoid,
+    "relu6_": lambda x: F.relu6(x * 1, True),
+    "clamped_gelu": lambda x: F.gelu(x).clamp(max=3),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_what_is_bounded_is_not_made_again_from_values_far_beyond_the_bounds(name: str) -> None:
+    """The code of values up to 1e6 has errors of 1e4: all of what is clamped to 3."""
+    x = X.clone()
+    x[::7, ::5] = -1e6
+    x[::5, ::7] = 1e6
+
+    def run() -> Tensor:
+        a = x.clone().requires_grad_()
+        h = a * 1
+        square = h.square()  # keeps h
+        b = torch.ones_like(square, requires_grad=True)
+        (found,) = torch.autograd.grad((BOUNDED[name](h) * b).sum(), b)
+        return found
+
+    plain = run()
+    together = actzip.Fixed(Group(6, group_size=64 * 96), Group(6, group_size=64 * 96))
+    with actzip.compress(method=together, min_bytes=0, derive=True):
+        ours = run()
+    assert float((ours - plain).norm()) <= 0.1 * float(plain.norm())
+
+
 def test_a_sum_of_two_stored_tensors_is_stored() -> None:
     class Residual(nn.Module):
         def __init__(self) -> None:

@@ -26,9 +26,18 @@ from actzip.autograd.identity import (
 )
 from actzip.autograd.norm_calls import norm_call
 from actzip.autograd.slots import Node
-from actzip.autograd.slots.derivations import drops, is_norm, is_relu, is_tame, repeats
+from actzip.autograd.slots.derivations import (
+    drops,
+    is_bounded,
+    is_norm,
+    is_relu,
+    is_tame,
+    repeats,
+)
+from actzip.codecs.unsettled import reading_is_free
 
 SNAPSHOT = 1 << 16  #: parameters and constants up to so many bytes are copied into a call
+_NARROW = 1 / 16  #: of the peak of what an op reads: where its result has less, errors may not fit
 
 
 @dataclass(slots=True, eq=False)  # not frozen: that takes three times as long to make
@@ -79,6 +88,7 @@ class Call:
     like: Layout
     node: str  #: the op's, by name
     number: int  #: of that node
+    narrow: bool = False  #: its result is small beside what it reads
     operands: list[Operand] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,7 +127,8 @@ class Calls:
         found = self._read(node, out, func, args, kwargs or {}, noise)
         if found is None:
             return None
-        call = Call(*found, Layout.of(out), type(node).__name__, int(node._sequence_nr()))
+        narrow = self.lossy and is_bounded(node) and _is_narrow(out, args)
+        call = Call(*found, Layout.of(out), type(node).__name__, int(node._sequence_nr()), narrow)
         key = key_of(out)
         for operand in call.operands:
             # one in the same memory is what was there before the op edited it
@@ -148,6 +159,19 @@ class Calls:
         if self.lossy and is_norm(node):
             return norm_call(node, func, given, named)
         return (_Fresh(func) if edits else func), given, named
+
+
+def _is_narrow(out: Tensor, args: tuple[Any, ...]) -> bool:
+    """An edit in place left nothing to compare with: that may be so."""
+    x = args[0] if args else None
+    if not isinstance(x, Tensor) or not out.numel() or not reading_is_free(out.device):
+        return False
+    return x is out or not _peak(out) >= _NARROW * _peak(x)
+
+
+def _peak(t: Tensor) -> float:
+    least, most = t.detach().aminmax()
+    return max(abs(float(least)), abs(float(most)))
 
 
 class _Fresh:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 
+import torch
 from torch import Tensor
 
 from actzip.autograd.calls import Call, Calls, Operand, relu
@@ -18,6 +19,7 @@ from actzip.autograd.decision import Saved
 from actzip.autograd.derivation import Derivation, Part
 from actzip.autograd.derive import DEPTH, SHARE
 from actzip.autograd.identity import Key, Layout
+from actzip.autograd.norm_calls import MOMENTS, is_steep
 from actzip.autograd.recipe import remake
 from actzip.autograd.sign_exact import derivation, is_batch_norm, origins
 from actzip.autograd.slots.derivations import adds
@@ -25,8 +27,11 @@ from actzip.autograd.stored import Stored
 from actzip.autograd.tensor_store import TensorStore
 from actzip.codecs import Dithered
 from actzip.codecs.base import Payload
+from actzip.codecs.unsettled import reading_is_free
 from actzip.methods.base import STRENGTH, Role
 
+_FAR = 4.0  #: times the error of a code of the result itself, from where on that is stored instead
+_CLOSE = 0.02  #: an error in parts of the result that is small whatever the code
 SOURCES = 2  #: stored tensors that one is made again from, a gate and what it gates; a sum has one
 
 
@@ -49,7 +54,7 @@ class DeriveLossy:
             return None
         search = _Search(self._calls, self._store, unit, saved.row.role)
         found = search.derivation(call, key, 0)
-        if found is None:
+        if found is None or (search.steep and not _is_close(found, call, unit)):
             return None
         for source in found.sources:
             source.copied = True  # autograd's own tensor must not take its place: edits reach that
@@ -83,8 +88,11 @@ class DeriveLossy:
         made = search.derivation(norm, before.key, 1)
         if made is None or self._store.is_exposed(key):
             return None
+        made = derivation(made, codec, call)
+        if search.steep and not _is_close(made, call, unit):
+            return None
         stored.copied = True  # as in `find`
-        return derivation(made, codec, call), search.role
+        return made, search.role
 
     def _copy(self, key: Key, unit: Tensor) -> Call | None:
         """The call that a copy is of which only the running call knows: autocast makes such."""
@@ -108,6 +116,7 @@ class _Search:
         self._numel = t.numel()
         self._copied = t.numel() * t.element_size() // SHARE  # bytes that may still be copied
         self.role = Role.NONLINEAR  #: the weakest of what it is made from
+        self.steep = False  #: an op on the way may magnify errors
 
     def derivation(self, call: Call, key: Key, depth: int) -> Derivation | None:
         """How to make the result of this call, which has this key."""
@@ -120,11 +129,19 @@ class _Search:
             if part is None:
                 return None
             found[operand] = part
+        self._note(call)
         made = Derivation.of(call, found)
         most = 1 if adds(call.node) else SOURCES
         if not made.sources or len(_lossy(made)) > most:
             return None
         return made if call.function is not relu or self._has_bits(key) else None
+
+    def _note(self, call: Call) -> None:
+        """Whether it may magnify errors beside its result; where to read that is free."""
+        self.steep = self.steep or call.narrow
+        moments = call.args[1 : 1 + MOMENTS.get(call.function, 0)]
+        if moments and not self.steep and reading_is_free(moments[0].device):
+            self.steep = is_steep(*moments)
 
     def _has_bits(self, key: Key) -> bool:
         """Whether the mask of the ReLU with this result is there; it is written if it waits."""
@@ -164,6 +181,33 @@ class _Search:
         if not ours or STRENGTH[stored.role] < STRENGTH[self._wanted]:
             return False
         return self._store.is_same(key, operand.now(), stored, operand.constant)
+
+
+def _is_close(made: Derivation, call: Call, t: Tensor) -> bool:
+    """Whether what is made again is about as close to the tensor as a code of it would be."""
+    again = made.get({source: source.tensor() for source in made.sources})
+    if call.function is relu:
+        again = torch.where(t > 0, again, again.new_zeros(()))
+    size, error = _norm(t), _norm(again.double() - t.double())
+    if error <= _CLOSE * size:
+        return True
+    coded = [
+        s.value for s in made.sources if isinstance(s.value, Payload) and not s.value.codec.exact
+    ]
+    return error <= _FAR * max((_error(payload, t) for payload in coded), default=0.0)
+
+
+def _norm(t: Tensor) -> float:
+    return float(t.detach().double().norm())
+
+
+def _error(payload: Payload, t: Tensor) -> float:
+    """Of a code of t like this one."""
+    try:
+        direct = payload.codec.decode(payload.codec.encode(t.detach(), seed=payload.seed))
+    except ValueError:  # made for another shape: a step for each channel
+        return 0.0
+    return _norm(direct.double() - t.double())
 
 
 def _lossy(made: Derivation) -> list[Stored]:

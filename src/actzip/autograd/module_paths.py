@@ -12,6 +12,7 @@ from types import FrameType
 
 from torch import nn
 
+from actzip.autograd.by_identity import ByIdentity
 from actzip.autograd.uncompiled import is_uncompiled
 
 _CALL = nn.Module._call_impl.__code__
@@ -48,8 +49,7 @@ class Paths:
     """
 
     def __init__(self) -> None:
-        self._names: weakref.WeakKeyDictionary[nn.Module, dict[int, str]]
-        self._names = weakref.WeakKeyDictionary()
+        self._names: ByIdentity[nn.Module, dict[int, str]] = ByIdentity()
         # the root that was asked for last, and its names
         self._last: tuple[weakref.ref[nn.Module], dict[int, str]] | None = None
         self._at = 0  # id of the frame in which a root was met last: where to ask first

@@ -30,6 +30,7 @@ _AFFINE: dict[Any, tuple[int, int]] = {
 }
 
 _RAW = "_raw_saved_"
+_STEEP = 32.0  #: the peaks of usual rows are 3 to 6 deviations
 
 
 def norm_call(
@@ -60,6 +61,19 @@ def _held(node: Node, slot: str) -> Tensor | None:
         return None
     t = raw.data
     return t.detach() if isinstance(t, Tensor) else None
+
+
+def is_steep(*moments: Tensor) -> bool:
+    """Whether the least deviation of a row or channel is small beside the values of all of them: an
+    error that is small beside those may be larger than all that this row's result is.
+
+    A constant row divides by the root of eps alone: its result is 0, and 316 times the error.
+    """
+    rstd = moments[-1].double()
+    square = rstd.pow(-2).mean()
+    for mean in moments[:-1]:
+        square = square + mean.double().square().mean()
+    return bool(square.sqrt() * rstd.max() > _STEEP)
 
 
 def layer_norm(
@@ -111,4 +125,6 @@ def group_norm(
     return torch.addcmul(shift.view(shape), x, scale.view(shape))
 
 
+#: How many moments each has, behind its input.
+MOMENTS: dict[Callable[..., Any], int] = {layer_norm: 2, rms_norm: 1, batch_norm: 2, group_norm: 2}
 _NORMS = {Kind.ROW_NORM: layer_norm, Kind.BATCH_NORM: batch_norm, Kind.GROUP_NORM: group_norm}

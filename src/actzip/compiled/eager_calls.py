@@ -20,6 +20,7 @@ from torch.utils.hooks import RemovableHandle
 
 from actzip.autograd import uncompiled
 from actzip.autograd.attachment import make_inert
+from actzip.autograd.by_identity import ByIdentity
 from actzip.autograd.compiled import inside
 from actzip.autograd.module_paths import running_modules
 
@@ -31,7 +32,7 @@ class EagerCalls:
 
     def __init__(self, wants: Wants):
         self._wants = wants
-        self._wrappers: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._wrappers: ByIdentity[nn.Module, None] = ByIdentity()
         self._handles: list[RemovableHandle] = []
         self._in_place: _InPlace | None = None
 
@@ -51,7 +52,7 @@ class EagerCalls:
     def hook(self, wrapper: nn.Module) -> None:
         """Decide at each call of what `torch.compile(model)` gave."""
         if wrapper not in self._wrappers:
-            self._wrappers.add(wrapper)
+            self._wrappers[wrapper] = None
             self._handles += [
                 wrapper.register_forward_pre_hook(_Before(self._wants)),
                 wrapper.register_forward_hook(_After(), always_call=True),

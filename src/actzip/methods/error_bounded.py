@@ -24,7 +24,7 @@ from actzip.control.op import NORMS, Kind, channel_dim
 from actzip.control.propagation import Propagation
 from actzip.control.reading import Reading
 from actzip.control.statistics import Statistics
-from actzip.methods.base import Policy, Site
+from actzip.methods.base import Policy, Role, Site
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +32,7 @@ Floats = NDArray[np.float64]
 #: that other codes need some ten microseconds for
 ENTROPY_FROM = 1 << 15
 _START = 1e-3  #: of the peak: the bound before backward has said anything
+_GROWTH = 2.0  #: of the bounds of curved ops, from one look to the next
 _EPS = 1e-5  #: what norms add to a variance
 
 
@@ -45,6 +46,7 @@ class ErrorBounded(Policy):
         self._statistics = Statistics()
         self._shapes: dict[str, tuple[int, bool]] = {}  # elements, and an error per channel?
         self._errors: dict[str, Floats] = {}
+        self._looked_with: dict[str, Floats] = {}  # errors of curved ops' tensors in the last look
         self._made: dict[str, Bounded] = {}
         self._looking = False
 
@@ -84,6 +86,8 @@ class ErrorBounded(Policy):
             errors = np.array([safe(tensor, site.op.kind)])
         elif len(errors) > 1 and (tensor.dim() < 2 or tensor.shape[dim] != len(errors)):
             errors = errors.min(keepdims=True)
+        if self._looking and site.role is Role.NONLINEAR and site.op.kind not in NORMS:
+            self._looked_with[site.name] = errors
         return self.coded(site, tensor, dim, errors)
 
     def remember_shape(self, site: Site, tensor: Tensor) -> None:
@@ -118,7 +122,17 @@ class ErrorBounded(Policy):
         propagation = Propagation(layers.routes, readings)
         trails = {key: middle(rows) for key, rows in layers.trails().items()}
         found = bounds.cheapest(sites, trails, propagation, self.worst, self.relative_tolerance)
+        self._near(found)
         self._errors.update(strictest(found) if self._statistics.together else found)
+
+    def _near(self, found: dict[str, Floats]) -> None:
+        """How an error bends a gradient is known for errors of about the size that values had when
+        they were looked at: where all an ELU reads is positive its slope is 1 for small ones only.
+        """
+        for name, errors in self._looked_with.items():
+            if name in found:
+                found[name] = np.minimum(found[name], _GROWTH * errors.max())
+        self._looked_with.clear()
 
     def _sites(self) -> dict[str, bounds.BoundedSite]:
         """Every site with the layers that read it, and what these tolerate."""
@@ -141,12 +155,15 @@ class ErrorBounded(Policy):
         return {
             "shapes": dict(self._shapes),
             "errors": {name: e.tolist() for name, e in self._errors.items()},
+            "looked_with": {name: e.tolist() for name, e in self._looked_with.items()},
             "looking": self._looking,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._shapes = dict(state["shapes"])
         self._errors = {name: np.array(e) for name, e in state["errors"].items()}
+        looked_with = state.get("looked_with", {})
+        self._looked_with = {name: np.array(e) for name, e in looked_with.items()}
         self._looking = bool(state["looking"])
 
 

@@ -28,6 +28,8 @@ _NAMES = {
 }
 #: Not for values with an error in them: slopes without bound, jumps.
 _WILD = {"Exp", "Expm1", "Sqrt", "Rsqrt", "Reciprocal", "Threshold", "Lerp", "Addcmul"}
+#: Their results have bounds, on one side at least, whatever they read.
+_BOUNDED = {"Tanh", "Sigmoid", "Hardsigmoid", "Hardtanh", "Clamp", "ClampMin", "ClampMax"}
 _BATCH = {"NativeBatchNorm", "CudnnBatchNorm", "MiopenBatchNorm"}
 
 
@@ -37,6 +39,7 @@ def _nodes(names: Iterable[str]) -> frozenset[str]:
 
 _NODES = _nodes(_NAMES)
 _TAME = _nodes((_NAMES - _WILD) | _BATCH)
+_LEVELS = _nodes(_BOUNDED)
 _SUMS = _nodes({"Add", "Sub", "Rsub"})
 _QUOTIENTS, _POWERS = _nodes({"Div"}), _nodes({"Pow"})
 
@@ -62,6 +65,11 @@ def is_norm(node: Node) -> bool:
 
 def is_relu(node: Node) -> bool:
     return type(node).__name__ == "ReluBackward0"
+
+
+def is_bounded(node: Node) -> bool:
+    """Whether its result may be small however large its input is."""
+    return type(node).__name__ in _LEVELS
 
 
 def is_tame(node: Node, args: tuple[Any, ...]) -> bool:
