@@ -103,7 +103,7 @@ class _Policy(ErrorBounded):
 
     def reading(self, layer: str) -> Reading | None:
         rows = self._statistics.layers.readings(layer)
-        return cautious(rows, min if self.worst else unlikely)
+        return cautious(rows, min if self.worst else unlikely, self.worst)
 
     def tolerance(self, layer: str, reading: Reading) -> float:
         """More safety where it costs less, and where fewer numbers make an error.
