@@ -16,12 +16,10 @@ import copy
 import dataclasses
 import json
 import math
-import platform
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -41,9 +39,11 @@ from actzip.tasks import data as sources
 from actzip.tasks.models.resnet import cifar_resnet, resnet50
 from actzip.tasks.models.vgg import VGG
 from parts.checks import Checks
+from parts.machine import about
+from parts.results import FOLDER, write
 from parts.sizes import ratios
 
-RESULTS = Path(__file__).parent / "results" / "bounded_training.json"
+RESULTS = FOLDER / "bounded_training.json"
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "resnet20": lambda: cifar_resnet(20, 10, 3),
@@ -296,13 +296,11 @@ def main(
         start = Setting.of(name, pretrain, batch, limit)
         runs = found.setdefault(name, {})
         for key in method or list(METHODS):
-            setting = {"pretrain": pretrain, "batch": batch, "threads": threads}
+            setting = {"about": about(), "pretrain": pretrain, "batch": batch, "threads": threads}
             runs[key] = setting | run(start, METHODS[key], steps, every)
             console.print(f"{name} {key}: ratio {runs[key]['ratio']['mean']:.1f}")
             if not quick:
-                where = {"machine": platform.processor(), "torch": torch.__version__}
-                text = json.dumps({"machine": where, "networks": found}, indent=1)
-                RESULTS.write_text(text + "\n")
+                write(RESULTS, {"networks": found})
         show(console, name, runs)
 
 

@@ -32,6 +32,7 @@ from actzip.tasks.models.decoder import Decoder
 from actzip.tasks.models.resnet import cifar_resnet
 from actzip.tasks.models.vit import ViT
 from parts.machine import about
+from parts.results import FOLDER, write
 
 METHODS = ("actnn", "comet", "acgc", "auto")
 TRACED = 12  #: steps whose live peaks are taken
@@ -206,7 +207,8 @@ def main(
     out: Annotated[Path | None, typer.Option(help="Else results/looks.json.")] = None,
 ) -> None:
     """Measure every chosen network with every chosen method."""
-    out = out or Path(__file__).parent / "results" / "looks.json"
+    out = out or FOLDER / "looks.json"
+    torch.set_num_threads(1)  # as in the processes that measure
     kept = json.loads(out.read_text())["results"] if out.exists() else []
     results = {(r["network"], r["method"]): r for r in kept}
     for net in network or NETWORKS:
@@ -217,7 +219,7 @@ def main(
             found.plain_peak = max(plain)
             found.usual_peak = max(p for p, seen in zip(each, looked, strict=True) if not seen)
             found.look_peak = max(p for p, seen in zip(each, looked, strict=True) if seen)
-            results[net, name] = asdict(found)
+            results[net, name] = {"about": about(), **asdict(found)}
             print(
                 f"{net:9}{name:6} ms: plain {found.plain * 1e3:6.1f} usual {found.usual * 1e3:6.1f}"
                 f" look {found.look * 1e3:6.1f} (+{found.look_over_plain:.2f} plain)"
@@ -227,8 +229,7 @@ def main(
                 f" look {found.look_peak / MIB:.1f}",
                 flush=True,
             )
-            text = json.dumps({"settings": about(), "results": list(results.values())}, indent=1)
-            out.write_text(text + "\n")
+            write(out, {"results": list(results.values())})
 
 
 if __name__ == "__main__":

@@ -15,17 +15,19 @@ FOLDER = Path(__file__).parent.parent / "results"
 
 
 def write(path: Path, values: Mapping[str, Any]) -> None:
-    """Write them as JSON, with what a reader needs to know on top; a crash leaves the old file."""
+    """Write them as JSON, with what a reader needs to know on top, unless runs in it say that of
+    themselves; a crash leaves the old file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    text = json.dumps({"about": about(), **values}, indent=1, ensure_ascii=False)
+    said = {} if any(sources(values)) else {"about": about()}
+    text = json.dumps({**said, **values}, indent=1, ensure_ascii=False)
     fresh.write_text(text + "\n")
     fresh.replace(path)
 
 
 def sources(values: Any) -> Iterator[dict[str, Any]]:
     """Each `about` in a result: one of the whole file, or one of each of its runs."""
-    if isinstance(values, dict):
+    if isinstance(values, Mapping):
         if isinstance(values.get("about"), dict):
             yield values["about"]
             return

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 import actzip
 from actzip.methods.acgc import fixed_bits
-from actzip.methods.error_bounded import is_look
 
 
 @pytest.mark.parametrize(
@@ -133,13 +132,6 @@ def test_only_tensors_that_are_worth_it_are_entropy_coded(method: actzip.Method)
             code = {row.name: row.codec for row in session.stats().sites}
             entropy = "entropy=True" in code["1:ConvolutionBackward0.input"]
             assert entropy == (pictures == 16)
-
-
-def test_looks_are_frequent_at_first() -> None:
-    looks = [step for step in range(301) if is_look(step, 100)]
-    assert looks[:14] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15]
-    assert [n for n in looks if n > 60] == [60, 65, 70, 75, 80, 85, 90, 95, 100, 200, 300][1:]
-    assert all(is_look(step, 1) for step in range(20))
 
 
 def test_a_resumed_run_goes_on_bit_for_bit() -> None:

@@ -17,16 +17,17 @@ way is not known is limited as if it ended in such a parameter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from actzip.control.propagation import Propagation, nonzero
 from actzip.control.reading import Reading
-from actzip.control.waterfill import fill, weighted
+from actzip.control.waterfill import fair, fill, weighted
 
 Floats = NDArray[np.float64]
 
@@ -107,179 +108,226 @@ def cheapest(
 
     ends  E‖Δg‖²/‖g‖² that parameters of ops that store nothing tolerate
     """
+    flat = _Flat(sites, trails, worst)
+    problem = _Problem(flat, propagation, ends)
+    return flat.by_site(max(problem.errors(), key=flat.saved))
 
-    def saved(found: Mapping[str, Floats]) -> float:
-        return sum(site.elements * float(np.log(found[n]).mean()) for n, site in sites.items())
 
-    problem = _Problem(sites, trails, propagation, worst, ends)
-    return max((problem.errors(share) for share in SHARES), key=saved)
+class _Flat:
+    """Sites, layers and trails as arrays, so that a hundred sites cost no more calls than one.
+
+    A channel is a channel of a site, an entry a channel of a site as one of its layers reads it.
+    """
+
+    def __init__(self, sites: Mapping[str, BoundedSite], trails: Trails, worst: bool):
+        place = {name: j for j, name in enumerate(sites)}
+        peaks = [site.peak for site in sites.values()]
+        self.worst = worst
+        self.names = list(sites)
+        self.peak = _joined(peaks)
+        self.size = np.array([len(peak) for peak in peaks], dtype=np.intp)  # channels of a site
+        self.elements = np.array([float(site.elements) for site in sites.values()])
+        self.site = np.repeat(np.arange(len(sites)), self.size)  # of each channel
+        first = np.cumsum(self.size) - self.size
+
+        limits = [(place[n], *pair) for n, site in sites.items() for pair in site.limits.items()]
+        self.layers = {layer: i for i, (_, layer, _) in enumerate(limits)}
+        self.home = np.array([j for j, _, _ in limits], dtype=np.intp)  # each layer's site
+        self.tolerance = np.array([v.tolerance for _, _, v in limits])
+        self.own_signal = np.array([float(v.reading.parameter_signal) for _, _, v in limits])
+        self.signal = np.array([float(v.reading.input_signal) for _, _, v in limits])
+        each = list(sites.values())
+        pairs = [each[j].coefficients(v.reading, worst) for j, _, v in limits]
+        self.q, self.t = (_joined([pair[i] for pair in pairs]) for i in (0, 1))
+        self.layer, self.channel = _entries(self.home, first, self.size)
+        self.sends = self.by_layer(self.t > 0) > 0  # layers whose input's noise travels on
+        self.noisy = np.bincount(self.home, self.sends, len(self.names)) > 0
+
+        known = [
+            (place[s], self.layers[to], h)
+            for (s, to), h in trails.items()
+            if s in place and to in self.layers
+        ]
+        self.maker = np.array([j for j, _, _ in known], dtype=np.intp)  # each trail's site
+        self.below = np.array([i for _, i, _ in known], dtype=np.intp)  # the layer it is left in
+        spread = [
+            h if len(h) == n else np.full(n, h.sum() / n)
+            for (_, _, h), n in zip(known, self.size[self.maker], strict=True)
+        ]
+        self.h = _joined(spread)  # for a variance of 1
+        self.trail, self.crossed = _entries(self.maker, first, self.size)
+        self.makes = np.zeros(len(self.names), dtype=bool)
+        self.makes[[place[s] for s, _ in trails if s in place]] = True
+
+    def by_layer(self, entries: NDArray[Any]) -> Floats:
+        """Sums of what each layer's entries have."""
+        found: Floats = np.bincount(self.layer, entries, len(self.layers))
+        return found
+
+    def by_site(self, channels: Floats) -> dict[str, Floats]:
+        """What each site's channels have."""
+        return dict(zip(self.names, np.split(channels, np.cumsum(self.size)[:-1]), strict=True))
+
+    def saved(self, errors: Floats) -> float:
+        """Bits that these bounds save, but for a constant and a factor."""
+        sums = np.bincount(self.site, np.log(errors), len(self.names))
+        return float(self.elements @ (sums / self.size))
+
+
+def _joined(arrays: Sequence[Floats]) -> Floats:
+    return np.concatenate(arrays) if arrays else np.zeros(0)
+
+
+def _entries(
+    sites: NDArray[np.intp], first: NDArray[np.intp], size: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """For each channel of each of these sites, which may come again: whose it is, and which."""
+    count = size[sites]
+    whose = np.repeat(np.arange(len(sites)), count)
+    begins = np.cumsum(count) - count
+    return whose, np.arange(len(whose)) - begins[whose] + first[sites][whose]
 
 
 class _Problem:
-    """The bounds of all sites, for a share of the tolerances that is for noise that travels."""
+    """The bounds of all sites, for a share of the tolerances that is for noise that travels.
 
-    def __init__(
-        self,
-        sites: Mapping[str, BoundedSite],
-        trails: Trails,
-        propagation: Propagation,
-        worst: bool,
-        ends: float,
-    ):
-        self.sites, self.trails, self.worst = sites, trails, worst
-        self.limits = {layer: v for site in sites.values() for layer, v in site.limits.items()}
+    `squares` are eb² of all channels, inf where nothing limits them.
+    """
+
+    def __init__(self, flat: _Flat, propagation: Propagation, ends: float):
+        self.flat = f = flat
         #: E‖Δg‖² that a layer absorbs for relative noise 1, and not less than its own signal: a
         #: gradient that is noisier than it is large is of no use to parameters that store nothing
         #: here, an embedding's say
-        self.absorbs = {
-            layer: max(propagation.absorbs(layer), float(v.reading.parameter_signal))
-            for layer, v in self.limits.items()
-        }
-        self.noisy = [self._is_noisy(site) for site in sites.values()]
-        at = list(self.limits)
-        self.reach = np.zeros((len(at), len(sites)))  # R: layers, sites
-        self.reach_ends = np.zeros((propagation.ending, len(sites)))
+        self.absorbs = np.maximum([propagation.absorbs(name) for name in f.layers], f.own_signal)
+        at = list(f.layers)
+        self.reach = np.zeros((len(at), len(f.names)))  # R: layers, sites
+        self.reach_ends = np.zeros((propagation.ending, len(f.names)))
         self.ends = np.full(propagation.ending, ends)
-        for j, site in enumerate(sites.values()):
-            for layer, v in site.limits.items():
-                if (site.coefficients(v.reading, worst)[1] > 0).any():
-                    self.reach[:, j] += propagation.relative(layer, at)
-                    self.reach_ends[:, j] += propagation.relative_at_ends(layer)
+        for i in np.flatnonzero(f.sends):
+            self.reach[:, f.home[i]] += propagation.relative(at[i], at)
+            self.reach_ends[:, f.home[i]] += propagation.relative_at_ends(at[i])
         self._end_what_is_lost(ends)
+        self.everywhere = np.concatenate([self.reach, self.reach_ends])
 
     def _end_what_is_lost(self, ends: float) -> None:
         """Noise that travels on, but on no known way, as where a pass has another graph than the
         one that was read: it ends in parameters at once, of which it is all the noise."""
         known = self.reach.any(0) | self.reach_ends.any(0)
-        lost = np.flatnonzero(np.array(self.noisy, dtype=bool) & ~known)
-        self.reach_ends = np.vstack([self.reach_ends, np.eye(len(self.sites))[lost]])
+        lost = np.flatnonzero(self.flat.noisy & ~known)
+        self.reach_ends = np.vstack([self.reach_ends, np.eye(len(known))[lost]])
         self.ends = np.append(self.ends, np.full(len(lost), ends))
 
-    def errors(self, share: float) -> dict[str, Floats]:
-        """eb of each site."""
-        kept, scale = self._divide(self._own(dict.fromkeys(self.limits, share)), share)
-        both = {layer: share + part for layer, part in kept.items()}
-        squares = {n: s * scale[n] for n, s in self._own(both).items()}
-        squares = self._limited(squares, share)
-        spare = self._own(self._used(squares, share))
-        makers = {site for site, _ in self.trails}
-        found = {}
-        for (name, site), noisy in zip(self.sites.items(), self.noisy, strict=True):
-            square = squares[name] if noisy or name in makers else spare[name]
-            found[name] = np.clip(np.sqrt(square), site.peak * _FINEST, site.peak)
+    def errors(self) -> list[Floats]:
+        """eb of each channel, for each of the shares."""
+        f = self.flat
+        apart = [self._apart(share) for share in SHARES]
+        caps = np.array([self._noise(squares) for squares in apart])
+        rooms = np.array([self._rooms(share) for share in SHARES])
+        weights, reach = np.where(f.noisy, f.elements, 0.0), self.everywhere
+        ways = fair(weights, caps, rooms, reach)
+        found = []
+        for share, squares, cap, room, way in zip(SHARES, apart, caps, rooms, ways, strict=True):
+            rho = fill(weights, cap, room, reach, way)
+            found.append(self._given(self._travelling(squares, cap, rho), share))
         return found
 
-    def _own(self, reserved: Mapping[str, float]) -> dict[str, Floats]:
+    def _apart(self, share: float) -> Floats:
+        """eb² by what layers have left for their own code and for trails."""
+        f = self.flat
+        reserved = np.full(len(f.layers), share)
+        kept, scale = self._divide(self._own(reserved), share)
+        return self._own(reserved + kept) * scale[f.site]
+
+    def _given(self, squares: Floats, share: float) -> Floats:
+        """eb: what makes no noise below may have all that is left over."""
+        f = self.flat
+        spare = self._own(self._used(squares, share))
+        found = np.where((f.noisy | f.makes)[f.site], squares, spare)
+        return np.clip(np.sqrt(found), f.peak * _FINEST, f.peak)
+
+    def _own(self, reserved: Floats) -> Floats:
         """eb² by what the layers that read a site tolerate, less the part that each has reserved.
 
         inf where nothing limits it.
         """
-        found = {}
-        for name, site in self.sites.items():
-            size = len(site.peak)
-            square = np.full(size, np.inf)
-            for layer, limit in site.limits.items():
-                q, _ = site.coefficients(limit.reading, self.worst)
-                allowed = limit.tolerance * self._rest(reserved[layer])
-                each = np.divide(allowed / size, q, out=np.full(size, np.inf), where=q > 0)
-                square = np.minimum(square, each)
-            # channels that nothing limits, beside others: as far as they can matter
-            finite = np.isfinite(square).any()
-            found[name] = np.minimum(square, site.peak**2) if finite else square
-        return found
+        f = self.flat
+        allowed = f.tolerance * self._rest(reserved) / np.maximum(1, f.size[f.home])
+        found = np.full(len(f.peak), np.inf)
+        np.minimum.at(found, f.channel, _quotient(allowed[f.layer], f.q))
+        # channels that nothing limits, beside others: as far as they can matter
+        finite = np.bincount(f.site, np.isfinite(found), len(f.names)) > 0
+        return np.where(finite[f.site], np.minimum(found, f.peak**2), found)
 
-    def _rest(self, share: float) -> float:
+    def _rest(self, share: Floats) -> Floats:
         """What is left of 1: independent errors add in squares, those that conspire as they are."""
-        return float((1 - share**0.5) ** 2) if self.worst else 1 - share
+        left: Floats = (1 - share**0.5) ** 2 if self.flat.worst else 1 - share
+        return left
 
     # -- trails ----------------------------------------------------------------------------
 
-    def _divide(
-        self, squares: Mapping[str, Floats], share: float
-    ) -> tuple[dict[str, float], dict[str, float]]:
+    def _divide(self, squares: Floats, share: float) -> tuple[Floats, Floats]:
         """What part of A_l each layer keeps for trails, and how much less eb² their sites get.
 
         With a part c for the trail and 1 − c for its own code a layer saves log(1 − c) bits an
         element and the BatchNorm log c: best at c in proportion to the elements, or less if less
         is needed.
         """
-        kept, scale = dict.fromkeys(self.limits, 0.0), dict.fromkeys(self.sites, 1.0)
-        home = {layer: site for site in self.sites.values() for layer in site.limits}
-        for layer, limit in self.limits.items():
-            if not limit.tolerance > 0:
-                continue
-            from_ = [s for s, to in self.trails if to == layer and s in squares]
-            need = [_trail(self.trails[s, layer], squares[s]) / limit.tolerance for s in from_]
-            total = sum(n for n in need if np.isfinite(n))
-            if not total > 0:
-                continue
-            above = sum(self.sites[s].elements for s in from_)
-            best = (1 - share) * above / (above + home[layer].elements)
-            kept[layer] = min(total, best)
-            for s in from_:
-                scale[s] = min(scale[s], kept[layer] / total)
+        f = self.flat
+        kept, scale = np.zeros(len(f.layers)), np.ones(len(f.names))
+        if not len(f.maker):
+            return kept, scale
+        each = np.where(f.h > 0, squares[f.crossed], 0.0) * f.h / 3
+        left = np.bincount(f.trail, each, len(f.maker))
+        need = _quotient(left, f.tolerance[f.below])  # inf where nothing is tolerated
+        need = np.where(np.isfinite(need), need, 0.0)
+        total = np.bincount(f.below, need, len(f.layers))
+        above = np.bincount(f.below, f.elements[f.maker], len(f.layers))
+        best = (1 - share) * above / (above + f.elements[f.home])
+        kept = np.where(total > 0, np.minimum(total, best), 0.0)
+        part = np.divide(kept, total, out=np.ones_like(total), where=total > 0)
+        np.minimum.at(scale, f.maker, part[f.below])
         return kept, scale
 
     # -- noise that travels ----------------------------------------------------------------
 
-    def _is_noisy(self, site: BoundedSite) -> bool:
-        found = (site.coefficients(v.reading, self.worst)[1] for v in site.limits.values())
-        return any((t > 0).any() for t in found)
-
-    def _limited(self, squares: Mapping[str, Floats], share: float) -> dict[str, Floats]:
-        """eb² such that no layer gets more travelling noise than its share."""
-        caps = np.array([self._noise(site, squares[n]) for n, site in self.sites.items()])
-        pairs = zip(self.sites.values(), self.noisy, strict=True)
-        weights = np.array([float(site.elements) if noisy else 0.0 for site, noisy in pairs])
-        rooms, reach = [self._rooms(share), self.ends], [self.reach, self.reach_ends]
-        rho = fill(weights, caps, np.concatenate(rooms), np.concatenate(reach))
-        return {
-            name: self._travelling(site, squares[name], cap, part)
-            for (name, site), cap, part in zip(self.sites.items(), caps, rho, strict=True)
-        }
-
     def _rooms(self, share: float) -> Floats:
-        """The relative noise that each layer tolerates."""
-        pairs = ((share * v.tolerance, self.absorbs[layer]) for layer, v in self.limits.items())
-        return np.array([part / takes if takes > 0 else np.inf for part, takes in pairs])
+        """The relative noise that each layer tolerates, and what stores nothing."""
+        own = _quotient(share * self.flat.tolerance, self.absorbs)
+        return np.concatenate([own, self.ends])
 
-    def _used(self, squares: Mapping[str, Floats], share: float) -> dict[str, float]:
+    def _used(self, squares: Floats, share: float) -> Floats:
         """The part of A_l that trails and travelling noise take in fact, at most what they may."""
         kept, _ = self._divide(squares, share)
-        rho = np.array([self._noise(site, squares[n]) for n, site in self.sites.items()])
-        arrives = weighted(self.reach, rho)
-        for (layer, limit), noise in zip(self.limits.items(), arrives, strict=True):
-            if limit.tolerance > 0:
-                kept[layer] += min(share, float(noise) * self.absorbs[layer] / limit.tolerance)
+        noise, some = weighted(self.reach, self._noise(squares)), self.flat.tolerance > 0
+        noise = np.where(self.absorbs > 0, noise, 0.0)[some] * self.absorbs[some]
+        kept[some] += np.minimum(share, noise / self.flat.tolerance[some])
         return kept
 
-    def _noise(self, site: BoundedSite, square: Floats) -> float:
+    def _noise(self, squares: Floats) -> Floats:
         """ρ: the noise that such errors put into the gradients that travel on, relative to them."""
-        total = 0.0
-        for limit in site.limits.values():
-            _, t = site.coefficients(limit.reading, self.worst)
-            signal = float(limit.reading.input_signal)
-            if (t > 0).any() and signal > 0:
-                total = max(total, float(np.where(t > 0, square, 0.0) @ t) / signal)
-        return total
+        f = self.flat
+        put = f.by_layer(np.where(f.t > 0, squares[f.channel], 0.0) * f.t)
+        there = f.sends & (f.signal > 0)
+        found = np.zeros(len(f.names))
+        np.maximum.at(found, f.home[there], put[there] / f.signal[there])
+        return found
 
-    def _travelling(self, site: BoundedSite, square: Floats, cap: float, rho: float) -> Floats:
+    def _travelling(self, squares: Floats, caps: Floats, rho: Floats) -> Floats:
         """eb² that keeps ρ: own bounds made smaller, or, without any, each channel its share."""
-        if cap == 0 or np.isinf(rho):
-            return square
-        if np.isfinite(cap):
-            return square * min(1.0, rho / cap)
-        found = square
-        for limit in site.limits.values():
-            _, t = site.coefficients(limit.reading, self.worst)
-            allowed = rho * float(limit.reading.input_signal) / len(t)
-            most = np.divide(allowed, t, out=np.full(len(t), np.inf), where=t > 0)
-            found = np.minimum(found, most)
+        f = self.flat
+        as_it_is = (caps == 0) | np.isinf(rho)
+        scaled = ~as_it_is & np.isfinite(caps)
+        factor = np.divide(rho, caps, out=np.ones_like(rho), where=scaled)
+        found = squares * np.minimum(1.0, factor)[f.site]
+        free = (~as_it_is & ~scaled)[f.home][f.layer]
+        if free.any():
+            allowed = rho[f.home] * f.signal / np.maximum(1, f.size[f.home])
+            most = _quotient(allowed[f.layer[free]], f.t[free])
+            np.minimum.at(found, f.channel[free], most)
         return found
 
 
-def _trail(h: Floats, square: Floats) -> float:
-    """E‖Δg‖² that errors at a BatchNorm's input leave below; h is for a variance of 1."""
-    if len(h) != len(square):
-        h = np.full(len(square), h.sum() / len(square))
-    return float((np.where(h > 0, square, 0.0) * h).sum()) / 3
+def _quotient(a: Floats, b: Floats) -> Floats:
+    """a/b, and inf where b is 0."""
+    return np.divide(a, b, out=np.full(len(a), np.inf), where=b > 0)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from actzip.control.reading import Reading, mean
+from actzip.control.reading import Reading, mean_in_sum
 
 _DEVIATIONS = 3.0
 _FEW = 3  #: ratios from which their deviation can be told
@@ -21,23 +22,27 @@ _OLD = 8  #: readings from before this part of the run are of a network that is 
 def cautious(
     readings: Sequence[tuple[int, Reading]],
     lowest: Callable[[Sequence[float]], float],
+    worst: bool = False,
 ) -> Reading | None:
     """The mean of (step, reading), with the signals as small beside it as `lowest` says.
+
+    In sums over samples; the worst case, unless `worst` asks for it, is that of the last one.
 
     What an error does is relative to the gradient, and that differs from batch to batch. Errors
     are taken in parts of the tensor's own size, as it is now: it may have grown since.
     """
     newest = max((step for step, _ in readings), default=0)
     kept = [r for step, r in readings if step >= newest / _OLD]
-    middle = mean(kept)
-    if middle is None:
+    if not kept:
         return None
-    signals = {}
-    for name, signal in (("parameter", "parameter_signal"), ("input", "input_signal")):
-        sums = [(getattr(r, name).sum() * r.power, getattr(r, signal)) for r in kept]
-        ratios = [float(s / w) for w, s in sums if w > 0]
+    middle, signals = mean_in_sum(kept, worst), {}
+    power = float(kept[-1].power)
+    for name in ("parameter", "input"):
+        sums = [(r.numbers[name] * r.numbers["power"], r.numbers[name + "_signal"]) for r in kept]
+        ratios = [s / w for w, s in sums if w > 0]
         if ratios:
-            signals[signal] = getattr(middle, name).sum() * kept[-1].power * lowest(ratios)
+            lowered = middle.numbers[name] * power * lowest(ratios)
+            signals[name + "_signal"] = torch.tensor(lowered, dtype=torch.float64)
     return replace(middle, **signals)
 
 

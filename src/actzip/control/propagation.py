@@ -121,12 +121,11 @@ class Propagation:
 
     def relative(self, layer: str, at: Sequence[str]) -> Floats:
         """Relative noise at the outputs of the layers `at`, for 1 in what `layer` gives."""
-        found = np.zeros(len(at))
-        i = self._ops.get(layer)
-        for n, other in enumerate(at):
-            k = self._ops.get(other)
-            if i is not None and k is not None and self._outer[k] > 0:
-                found[n] = self._power[i, k] * self._given[i] / self._outer[k]
+        i, found = self._ops.get(layer), np.zeros(len(at))
+        if i is not None:
+            k = np.array([self._ops.get(other, -1) for other in at], dtype=np.intp)
+            felt = (k >= 0) & (self._outer[k] > 0)
+            found[felt] = self._power[i, k[felt]] * self._given[i] / self._outer[k[felt]]
         return found
 
     @property

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,6 +49,12 @@ class Reading:
     weight_count: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
     #: mean over samples of max |g| of the gradient that came
     mean_peak_grad: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
+
+    @functools.cached_property
+    def numbers(self) -> dict[str, float]:
+        """What is one number, and sums over samples of what is not: they are asked for often."""
+        sums = {name: float(getattr(self, name).sum()) for name in _BY_SAMPLE}
+        return {**{name: float(getattr(self, name)) for name in _NUMBERS}, **sums}
 
     def __add__(self, other: Reading) -> Reading:
         """Both of two ops that read one tensor."""
@@ -105,6 +113,44 @@ def mean(readings: list[Reading]) -> Reading | None:
     return Reading(
         **{f.name: _mean([getattr(r, f.name) for r in readings]) for f in fields(Reading)}
     )
+
+
+_BY_SAMPLE = ("parameter", "input")
+_BY_CHANNEL = ("channel_parameter", "channel_input", "peak")
+_WORST = ("worst_parameter", "worst_input")
+_NUMBERS = (
+    *("zeros", "power", "parameter_signal", "parameter_count", "input_signal", "outer_signal"),
+    *("weight_count", "mean_peak_grad"),
+)
+
+
+def mean_in_sum(readings: list[Reading], worst: bool) -> Reading:
+    """The mean, with sums in place of what there is of each sample, and no focus; the worst case is
+    the last one's, unless it is asked for.
+
+    A hundred layers have thousands of small tensors: numbers are averaged as numbers.
+    """
+    last = readings[-1]
+    same = [r for r in readings if r.parameter.shape == last.parameter.shape]
+    found = np.mean([list(r.numbers.values()) for r in same], axis=0)
+    if len(same) < len(readings):
+        found[: len(_NUMBERS)] = np.mean(
+            [list(r.numbers.values())[: len(_NUMBERS)] for r in readings], axis=0
+        )
+    parts = torch.from_numpy(found).unbind(0)
+    values = dict(zip(_NUMBERS, parts, strict=False))
+    sums = {n: part.view(1) for n, part in zip(_BY_SAMPLE, parts[len(_NUMBERS) :], strict=True)}
+    names = (*_BY_CHANNEL, *_WORST) if worst else _BY_CHANNEL
+    channels = {n: _channel_mean([getattr(r, n) for r in readings]) for n in names}
+    rest = {n: getattr(last, n) for n in _WORST if n not in names}
+    return Reading(**values, **sums, **channels, **rest)
+
+
+def _channel_mean(tensors: list[Tensor]) -> Tensor:
+    """`_mean`, with fewer calls."""
+    arrays = [t.numpy() for t in tensors]
+    same = [a for a in arrays if a.shape == arrays[-1].shape]
+    return torch.from_numpy(np.add.reduce(same) / len(same))
 
 
 class Sums:

@@ -25,9 +25,10 @@ from actzip.codecs import FixedPoint
 from actzip.codecs.base import Codec
 from actzip.control.conservative_mean import cautious, unlikely
 from actzip.control.reading import Reading
+from actzip.control.schedule import INTERVAL, is_look
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Site
-from actzip.methods.error_bounded import ErrorBounded, is_look, is_worth_entropy
+from actzip.methods.error_bounded import ErrorBounded, is_worth_entropy
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +57,7 @@ class ACGC(Method):
     bound: str = "variance"
     codec: str = "bounded"
     skip_zeros: bool = True
-    interval: int = 100
+    interval: int = INTERVAL
     history: int = 10
     safety: float = 1.8
     entropy: bool = True
@@ -102,7 +103,7 @@ class _Policy(ErrorBounded):
 
     def reading(self, layer: str) -> Reading | None:
         rows = self._statistics.layers.readings(layer)
-        return cautious(rows, min if self.worst else unlikely)
+        return cautious(rows, min if self.worst else unlikely, self.worst)
 
     def tolerance(self, layer: str, reading: Reading) -> float:
         """More safety where it costs less, and where fewer numbers make an error.

@@ -31,6 +31,7 @@ from actzip.control import allocate
 from actzip.control.bit_allocation import CodedSite, averages, squared_ranges
 from actzip.control.op import NORMS, Kind
 from actzip.control.propagation import effects
+from actzip.control.schedule import INTERVAL
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Role, Site
 
@@ -64,7 +65,7 @@ class ActNN(Method):
     bits: float = 2.0
     group_size: int = 256
     level: str = "L3"
-    interval: int = 100
+    interval: int = INTERVAL
     per_sample: bool = True
     per_layer: bool = True
     bn_bits: float | str | None = None

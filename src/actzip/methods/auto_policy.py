@@ -15,6 +15,7 @@ from actzip.control.byte_account import ByteAccount
 from actzip.control.distributed import strictest
 from actzip.control.gradient_variance import PASSES, GradientVariance
 from actzip.control.looks import Looks, known
+from actzip.control.schedule import INTERVAL
 from actzip.control.statistics import Statistics
 from actzip.memory.step_peak import held
 from actzip.methods.auto_codes import START, UNTOLD, Codes, Origins
@@ -226,5 +227,5 @@ def _signal(statistics: Statistics, step: int) -> float:
 
 
 def next_look(step: int) -> int:
-    """Looks become rarer as the network changes less: 26 in the first 1000 steps, then 1 in 200."""
-    return step + (200 if step >= 1000 else max(PASSES, step // 4))
+    """Looks become rarer as the network changes less: 25 in the first 1000 steps, then 1 in 200."""
+    return step + min(INTERVAL, max(PASSES, step // 4))

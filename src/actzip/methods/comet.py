@@ -31,6 +31,7 @@ from actzip.codecs.verified import Verified
 from actzip.control.momentum import Momentum
 from actzip.control.op import Kind
 from actzip.control.reading import Reading
+from actzip.control.schedule import INTERVAL, gap
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Role, Site
 from actzip.methods.error_bounded import ErrorBounded, is_worth_entropy
@@ -48,7 +49,7 @@ class Comet(Method):
 
     sigma      noise of a gradient element, in parts of the mean |momentum| of its layer
     interval   steps between two looks at the gradients; halves while any bound moves more than
-               twofold, and comes back
+               twofold, to a quarter, 200 or a third of the steps so far, and comes back
     model      "exact", or "paper", which underestimates the noise 2 to 6 times
     scope      "conv": bounds for convolution inputs, everything else in `rest_bits` bits;
                "all": bounds for every op with an error formula
@@ -142,7 +143,9 @@ class _Policy(ErrorBounded):
             before = dict(self._errors)
             self.learn()
             self._pace(before)
-            self._next = step - 1 + self._wait
+            # bounds that never settle are no reason to look all the time
+            often = min(INTERVAL, -(-self._method.interval // 4))
+            self._next = step - 1 + max(self._wait, gap(step - 1, often))
         self._looking = step >= self._next
         return self._looking
 

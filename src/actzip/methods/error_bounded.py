@@ -187,8 +187,3 @@ def _least_deviation(tensor: Tensor, kind: Kind) -> float:
         places = [d for d in range(tensor.dim()) if d > 1 or (d == 0 and kind is Kind.BATCH_NORM)]
     wide = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
     return float(wide.var(places or [-1], unbiased=False).amin().add(_EPS).sqrt())
-
-
-def is_look(step: int, interval: int) -> bool:
-    """Every `interval` steps; before that as a network changes, some five times per doubling."""
-    return step % (interval if step >= interval else max(1, step // 5)) == 0

@@ -14,11 +14,12 @@ from actzip import checks
 from actzip.codecs.base import Codec
 from actzip.control.guard import Guard
 from actzip.control.propagation import Effect, effects, nonzero
+from actzip.control.schedule import INTERVAL, gap
 from actzip.control.statistics import Statistics
 from actzip.methods.base import Method, Policy, Site
-from actzip.methods.error_bounded import is_look
 
 _SAMPLE = 1 << 20  #: elements that a code's variance is taken from
+_PASSES = 3  #: between looks, where the method looks at fewer than all: as `auto` does at first
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,13 @@ class Guarded(Method):
     """Another method, watched.
 
     limit     highest expected ‖Δg‖²/‖g‖² before codes get finer
-    interval  steps between two looks at the gradients; more often during the first ones
+    interval  steps between two looks at the gradients, the method's own ones among them; more often
+              during the first ones
     """
 
     method: Method
     limit: float = 1.0
-    interval: int = 100
+    interval: int = INTERVAL
 
     def __post_init__(self) -> None:
         if not isinstance(self.method, Method):
@@ -51,6 +53,7 @@ class _Policy(Policy):
         self._variances: dict[str, float] = {}  # of the codes of the pass that is looked at
         self._looking = False
         self._step = 0
+        self._next = 0  # the next look, if the method has not looked by then
         self._said: list[str] = []
         self.history, self.slice_bytes, self.swap = inner.history, inner.slice_bytes, inner.swap
         self.derives, self.decodes_once = inner.derives, inner.decodes_once
@@ -100,12 +103,19 @@ class _Policy(Policy):
         asked = self._inner.begin(step, statistics)
         self.wants_peak, self.derives = self._inner.wants_peak, self._inner.derives
         self._step = step
-        self._looking = asked or is_look(step, self._interval)
+        self._looking = asked or self._is_due(step)
+        if self._looking:
+            self._next = step + max(gap(step, self._interval), min(_PASSES, self._interval))
         self._variances = {}
         return self._looking
 
     def wants(self, step: int) -> bool:
-        return self._inner.wants(step) or is_look(step, self._interval)
+        return self._inner.wants(step) or self._is_due(step)
+
+    def _is_due(self, step: int) -> bool:
+        """Whether to look although the method does not, and will not before the look after it."""
+        soon = range(step + gap(step, self._interval) - 1, step, -1)
+        return step >= self._next and not any(self._inner.wants(later) for later in soon)
 
     def metrics(self) -> dict[str, float]:
         return {**self._inner.metrics(), "guard_level": self._guard.level}
@@ -145,13 +155,14 @@ class _Policy(Policy):
             "variances": dict(self._variances),
             "looking": self._looking,
             "step": self._step,
+            "next": self._next,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._inner.load_state_dict(state["inner"])
         self._guard.load_state_dict(state["guard"])
         self._variances, self._looking = dict(state["variances"]), state["looking"]
-        self._step = state["step"]
+        self._step, self._next = state["step"], state["next"]
 
 
 def variance(codec: Codec, tensor: Tensor) -> float:
