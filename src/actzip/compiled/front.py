@@ -54,7 +54,9 @@ class Front(ops.Hearer):
         self.failures = failures
         self.graphs = False  #: whether something was compiled inside the session
         self.compiled = self.recompiled = 0  #: graphs, and of them those of code that had one
+        self.forgotten = 0  #: times that all of them were, for other sessions' sake
         self._frames: set[int] = set()
+        self._anew = 0  # graphs that were forgotten, of which none was compiled again yet
         self._policy, self._min_bytes, self._root = policy, min_bytes, root
         self._begin, self._finish, self._derives = begin, finish, derives
         self.calls = EagerCalls(wants)
@@ -75,9 +77,19 @@ class Front(ops.Hearer):
     def compiles(self, frame: int | None) -> None:
         """A graph is compiled of the code that Dynamo knows by this number."""
         self.compiled += 1
-        self.recompiled += frame in self._frames
+        if frame in self._frames:
+            self.recompiled += 1
+        elif self._anew:  # Dynamo has a new number for it
+            self._anew -= 1
+            self.recompiled += 1
         if frame is not None:
             self._frames.add(frame)
+
+    def forget(self) -> None:
+        """Its graphs are compiled again, for another session's sake."""
+        self.forgotten += 1
+        self._anew += len(self._frames)
+        self._frames.clear()
 
     def entered(self) -> None:
         installation.prepare(self)
