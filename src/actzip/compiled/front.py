@@ -8,7 +8,7 @@ when it is compiled (`wish`, rewrite.py), and its ops tell the session what they
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from actzip.codecs.mask import BitMask
 from actzip.compiled import installation, ops
 from actzip.compiled.eager_calls import EagerCalls
 from actzip.compiled.saved import Wish
+from actzip.compiled.sides import Sides, split
 from actzip.compiled.sites import site_of
 from actzip.methods.base import Policy
 
@@ -59,6 +60,9 @@ class Front(ops.Hearer):
         self._anew = 0  # graphs that were forgotten, of which none was compiled again yet
         self._policy, self._min_bytes, self._root = policy, min_bytes, root
         self._begin, self._finish, self._derives = begin, finish, derives
+        #: sites from which the last look made other tensors again: what is known of them is of all
+        self.derived: set[str] = set()
+        self._looked_at = -1
         self.calls = EagerCalls(wants)
         self._local = threading.local()
         LISTENERS[key] = self
@@ -68,6 +72,12 @@ class Front(ops.Hearer):
         LISTENERS.pop(self.key, None)
         self.calls.remove()
         installation.removed(self)
+
+    def looked(self, step: int, rows: Iterable[Row]) -> None:
+        """A pass that was looked at is over, or the pass of a part that runs in turn with others."""
+        found = {name for row in rows for name in row.derived_from.split(", ") if name}
+        self.derived = found | self.derived if step == self._looked_at else found
+        self._looked_at = step
 
     # -- a graph is compiled ---------------------------------------------------------------
 
@@ -141,12 +151,29 @@ class Front(ops.Hearer):
             policy = self._policy() if run is None else run.trace.policy
             if site["input"] and (run is None or run.trace.is_weight(x)):
                 return Keep()
-            found = policy.codec(site_of(site, run.path if run else ""), x)
+            where = site_of(site, run.path if run else "")
+            known = not site.get("makes") or where.name in self.derived
+            found = policy.codec(where, x) if known else policy.untold(where, x)
         except Exception as error:
             if not self.failures.contain(error):
                 raise
             return Keep()
         return found or Keep()
+
+    def sides(self, site: dict[str, Any], x: Tensor, relu: Tensor) -> tuple[Codec, Sides | None]:
+        try:
+            run: _Run | None = getattr(self._local, "run", None)
+            where = site_of(site, run.path if run else "")
+            policy = self._policy() if run is None else run.trace.policy
+            if where.name in policy.rectified and where.name in self.derived:
+                found = split(x, relu)
+                codec = found and policy.sign_exact(where, x, found.origins)
+                if codec:
+                    return codec, found
+        except Exception as error:
+            if not self.failures.contain(error):
+                raise
+        return self.codec(site, x), None
 
     def packed(
         self, site: dict[str, Any], number: int, x: Tensor, codec: Codec, nbytes: int

@@ -29,7 +29,7 @@ from actzip.warning import warn
 if TYPE_CHECKING:
     from actzip.compiled.front import Front
 
-_FORMAT = "actzip.compiled 8"  #: changes when graphs are rewritten in another way
+_FORMAT = "actzip.compiled 9"  #: changes when graphs are rewritten in another way
 _KWARGS = {"num_fwd_outputs", "static_lifetime_input_indices"}  #: what must be known of a graph
 _MOST = 2  #: times that graphs of a session are compiled again because of other sessions
 _lock = threading.RLock()

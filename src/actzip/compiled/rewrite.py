@@ -38,7 +38,9 @@ def rewrite(fw: GraphModule, bw: GraphModule, outputs: int, static: list[int], w
         plan.decide(saved)
     plan.cut_loose()
     if wish.derives:
-        plan.left += make_again(bw, plan.saved, plan.outputs, plan.first, plan.static)
+        symbols = Symbols(bw, {saved.home for saved in plan.saved if saved.packs})
+        stored = {saved.node for saved in plan.saved if plan.is_expressible(saved, symbols)}
+        plan.left += make_again(bw, plan.saved, plan.outputs, plan.first, plan.static, stored)
     plan.carry_out()
 
 
@@ -198,7 +200,11 @@ class _Plan:
     def carry_out(self) -> None:
         chosen = [saved for saved in self.saved if saved.packs]
         symbols = Symbols(self.bw, {saved.home for saved in chosen})
-        chosen = [s for s in chosen if self._is_expressible(s, symbols)]
+        for saved in [s for s in chosen if not self.is_expressible(s, symbols)]:
+            nbytes = hint(saved.val.numel()) * saved.val.element_size()
+            why = "backward has no number for its dynamic size"
+            self.left.append({**saved.site, "bytes": nbytes, "reason": why})
+            chosen.remove(saved)
         if not chosen and not self.left:
             return
         fake = next(s.val for s in self.saved).fake_mode  # type: ignore[attr-defined]
@@ -216,14 +222,8 @@ class _Plan:
             module.graph.lint()
             module.recompile()
 
-    def _is_expressible(self, saved: Saved, symbols: Symbols) -> bool:
-        sizes = (*saved.val.shape, *saved.val.stride())
-        if symbols.can(sizes):
-            return True
-        nbytes = hint(saved.val.numel()) * saved.val.element_size()
-        why = "backward has no number for its dynamic size"
-        self.left.append({**saved.site, "bytes": nbytes, "reason": why})
-        return False
+    def is_expressible(self, saved: Saved, symbols: Symbols) -> bool:
+        return symbols.can((*saved.val.shape, *saved.val.stride()))
 
     def _begin(self, graph: str) -> Node:
         inputs = self.fw.graph.find_nodes(op="placeholder")
@@ -242,12 +242,14 @@ class _Plan:
 
     def _pack(self, saved: Saved, seed: Node, number: int, order: dict[Node, int]) -> None:
         users = [u for u in saved.node.users if u.op != "output" and u in order]
-        last = max([saved.node, *users], key=order.__getitem__)
+        given = [saved.node] if saved.relu is None else [saved.node, saved.relu]
+        last = max([*given, *users], key=order.__getitem__)
         if order[last] < order[seed.next]:
             last = seed
         with self.fw.graph.inserting_after(last):
-            args = (saved.node, seed, json.dumps(saved.site), number)
-            packed = _call(self.fw, torch.ops.actzip.pack.default, args)
+            op = torch.ops.actzip.pack if saved.relu is None else torch.ops.actzip.pack_sides
+            args = (*given, seed, json.dumps(saved.site), number)
+            packed = _call(self.fw, op.default, args)
         self.outputs[saved.place] = packed
         saved.home.meta["val"] = packed.meta["val"]
         saved.home.meta.pop("tensor_meta", None)
@@ -270,6 +272,8 @@ class _Plan:
                 back = _call(self.bw, op, (home, size, stride, val.dtype), val)
             for user in mine:
                 user.replace_input_with(home, back)
+            if saved.sides is not None:  # asks what is packed, too
+                saved.sides.args = (home, saved.sides.args[1])
 
 
 def _call(module: GraphModule, op: Any, args: tuple[Any, ...], val: Any = None) -> Node:
