@@ -71,7 +71,8 @@ class AutoPolicy(Policy):
 
     def untold(self, site: Site, tensor: Tensor) -> Codec | None:
         known = site.slot in site.op.errors and not self._goal.exactly
-        return self._codes.start(site, tensor) if known else None
+        bits = UNTOLD if site.name in self._codes.errors else START  # it may want more for itself
+        return self._codes.start(site, tensor, bits) if known else None
 
     def rectifies(self, site: str) -> None:
         self._codes.rectified.add(site)
