@@ -107,7 +107,7 @@ class Session(Learning):
             "seed": self.seed,
             "step": self.step,
             "untold": self._untold,
-            "derived": sorted(self._front.derived),
+            "compiled": self._front.state_dict(),
             "policy": self._policy.state_dict(),
             "statistics": self._statistics.state_dict(),
         }
@@ -124,7 +124,7 @@ class Session(Learning):
             )
         self.seed, self.step = int(state["seed"]), int(state["step"])
         self._untold = int(state.get("untold", 0))
-        self._front.derived = set(state.get("derived", ()))
+        self._front.load_state_dict(state.get("compiled", {}))
         self._policy.load_state_dict(state["policy"])
         self._statistics.load_state_dict(state["statistics"])
 

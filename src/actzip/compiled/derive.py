@@ -148,7 +148,8 @@ def _needs(node: Node) -> list[Node]:
         return []
     given = whole.all_input_nodes
     if name in _NORMS:
-        given = [whole.args[at] for at in (0, *_NORMS[name]) if isinstance(whole.args[at], Node)]
+        wanted = [whole.args[at] for at in (0, *_NORMS[name])]
+        given = [each for each in wanted if isinstance(each, Node)]
     return [*given, *(kept[each] for each in more)]
 
 

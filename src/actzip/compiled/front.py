@@ -7,13 +7,14 @@ when it is compiled (`wish`, rewrite.py), and its ops tell the session what they
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor, nn
 
-from actzip.autograd import nesting
+from actzip.autograd import nesting, slots
 from actzip.autograd.compiled import LISTENERS
 from actzip.autograd.failures import Failures
 from actzip.autograd.forward_pass import ForwardPass
@@ -22,11 +23,15 @@ from actzip.codecs.base import Codec
 from actzip.codecs.keep import Keep
 from actzip.codecs.mask import BitMask
 from actzip.compiled import installation, ops
+from actzip.compiled.derive import CODED
 from actzip.compiled.eager_calls import EagerCalls
 from actzip.compiled.saved import Wish
 from actzip.compiled.sides import Sides, split
 from actzip.compiled.sites import site_of
-from actzip.methods.base import Policy
+from actzip.methods.base import Policy, Role, Site
+from actzip.methods.base import site as site_at
+
+_WORDS = operator.attrgetter("module", "node", "slot", "occurrence")
 
 
 class _Run:
@@ -62,6 +67,8 @@ class Front(ops.Hearer):
         self._begin, self._finish, self._derives = begin, finish, derives
         #: sites from which the last look made other tensors again: what is known of them is of all
         self.derived: set[str] = set()
+        #: sites that it stored together with another one, of which alone it told: that one
+        self.shared: dict[str, list[Any]] = {}
         self._looked_at = -1
         self.calls = EagerCalls(wants)
         self._local = threading.local()
@@ -74,10 +81,24 @@ class Front(ops.Hearer):
         installation.removed(self)
 
     def looked(self, step: int, rows: Iterable[Row]) -> None:
-        """A pass that was looked at is over, or the pass of a part that runs in turn with others."""
-        found = {name for row in rows for name in row.derived_from.split(", ") if name}
-        self.derived = found | self.derived if step == self._looked_at else found
+        """A pass that was looked at is over, or a part's that runs in turn with others."""
+        rows = list(rows)
+        if step != self._looked_at:
+            self.derived, self.shared = set(), {}
         self._looked_at = step
+        self.derived.update(n for row in rows for n in row.derived_from.split(", ") if n)
+        names = {row.name: row.site for row in rows}
+        for row in rows:
+            holder = names.get(row.shared_with)
+            if holder is not None and {holder.role, row.site.role} <= set(CODED):
+                self.shared[row.name] = [*_WORDS(holder), holder.role.value]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"derived": sorted(self.derived), "shared": self.shared}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.derived = set(state.get("derived", ()))
+        self.shared = dict(state.get("shared", {}))
 
     # -- a graph is compiled ---------------------------------------------------------------
 
@@ -152,6 +173,7 @@ class Front(ops.Hearer):
             if site["input"] and (run is None or run.trace.is_weight(x)):
                 return Keep()
             where = site_of(site, run.path if run else "")
+            where = self._told(where)
             known = not site.get("makes") or where.name in self.derived
             found = policy.codec(where, x) if known else policy.untold(where, x)
         except Exception as error:
@@ -159,6 +181,14 @@ class Front(ops.Hearer):
                 raise
             return Keep()
         return found or Keep()
+
+    def _told(self, site: Site) -> Site:
+        """The site under which looks tell of its tensor."""
+        words = self.shared.get(site.name)
+        if words is None:
+            return site
+        holder = (*words[:4], Role(words[4]), site.relu, slots.op(words[1]), site.maker)
+        return site_at(*holder)
 
     def sides(self, site: dict[str, Any], x: Tensor, relu: Tensor) -> tuple[Codec, Sides | None]:
         try:

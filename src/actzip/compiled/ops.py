@@ -5,8 +5,8 @@
     x      = actzip::unpack(packed, …)         before its first use in backward
     mask   = actzip::unpack_mask(packed, …)    where a ReLU's backward asks which values are above 0
 
-    packed = actzip::pack_sides(x, relu, …)    the same, and where `relu`, which is made again from x
-    on     = actzip::sides(packed, x)          in backward, was above 0
+    packed = actzip::pack_sides(x, relu, …)    the same, and where a ReLU's result, which is made
+    on     = actzip::sides(packed, x)          again from x in backward, was above 0
 
 A packed tensor says itself how it is to be read: a head of 40 bytes, the codec's bytes, its strides
 and its codec in words, and a ReLU's mask where the code has none (where it has that of another
@@ -162,7 +162,9 @@ def _pack_sides(x: Tensor, relu: Tensor, seed: Tensor, site: str, number: int) -
             bits = found.flipped.view(torch.uint8)
         else:
             if relu.stride() != payload.stride:  # bits are in the order of the memory
-                relu = torch.empty_strided(x.shape, payload.stride, dtype=relu.dtype, device=x.device).copy_(relu)
+                relu = torch.empty_strided(
+                    x.shape, payload.stride, dtype=relu.dtype, device=x.device
+                ).copy_(relu)
             bits = BitMask().encode(relu).data
         listener.packed(said, number, x, payload.codec, payload.nbytes + bits.numel())
         return _seen(_whole(payload, bits.numel(), others=True), bits, said)
@@ -270,7 +272,6 @@ class _Packed:
         is_bits = isinstance(payload.codec, BitMask)
         read = payload.codec.decode if is_bits else payload.codec.mask
         return read(payload, self.out)
-
 
     def sides(self, x: Tensor) -> Tensor:
         """Where the other tensor was above 0; `x`: what came back of this one."""

@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 from actzip.compiled import names
 from actzip.compiled.derive import CODED, Derive, Made, rectified
 from actzip.compiled.effect import hint, whole
+from actzip.compiled.graph_nodes import same
 from actzip.compiled.saved import Saved
 from actzip.control.op import Kind
 from actzip.methods.base import STRENGTH, Role
@@ -49,10 +50,10 @@ def make_again(
                 packed[source].site["makes"] = True
     left = [s for s in saved if s.packs and names.function(s.node.target) == "relu"]
     for each in left:
-        source = _rectified(bw, each, packed, roles, outputs, first, search)
-        if source is not None:
+        below = _rectified(bw, each, packed, roles, outputs, first, search)
+        if below is not None:
             saved.remove(each)
-            said.append(_said(each, [source.site]))
+            said.append(_said(each, [below.site]))
     for each in saved:
         each.place = outputs.index(each.node, first)
     return said
@@ -132,5 +133,5 @@ def _replace(bw: GraphModule, saved: Saved, made: Made, search: Derive) -> None:
 
 def _said(saved: Saved, sources: list[dict[str, Any]]) -> dict[str, Any]:
     nbytes = hint(saved.val.numel()) * saved.val.element_size()
-    recipe = names.function(whole(saved.node)) or "getitem"
+    recipe = names.function(whole(_maker(same(saved.node))))
     return {**saved.site, "bytes": nbytes, "recipe": recipe, "from": sources}

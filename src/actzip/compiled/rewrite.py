@@ -18,9 +18,18 @@ from torch.fx import GraphModule, Node
 from actzip.codecs import BitMask, Index, Keep
 from actzip.codecs.base import Codec
 from actzip.codecs.serial import to_words
-from actzip.compiled import functions, names, ops
+from actzip.compiled import names, ops
 from actzip.compiled.effect import effect, hint
-from actzip.compiled.graph_nodes import active, is_written, mask_side, root, same, shares
+from actzip.compiled.graph_nodes import (
+    active,
+    alias_of,
+    behind,
+    is_written,
+    mask_side,
+    root,
+    same,
+    shares,
+)
 from actzip.compiled.pooling import window_of
 from actzip.compiled.remade import make_again
 from actzip.compiled.saved import Saved, Wish
@@ -57,6 +66,7 @@ class _Plan:
         self.left: list[dict[str, Any]] = []
         self.small: list[Saved] = []
         self._merge()
+        self._look_through()
         self.saved = list(self._find())
 
     def _find(self) -> list[Saved]:
@@ -78,12 +88,7 @@ class _Plan:
             node = self.outputs[place]
             if not isinstance(node, Node) or not isinstance(node.meta.get("val"), Tensor):
                 continue
-            origin = node
-            while names.function(origin.target) in functions.ALIASES and isinstance(
-                origin.args[0], Node
-            ):
-                origin = origin.args[0]
-            first = firsts.setdefault(origin, node)
+            first = firsts.setdefault(alias_of(node), node)
             here, there = self.homes.get(node.name), self.homes.get(first.name)
             if first is not node and here is not None and there is not None:
                 here.replace_all_uses_with(there)
@@ -91,6 +96,28 @@ class _Plan:
                 gone.append(place)
         for place in reversed(gone):
             del self.outputs[place]
+
+    def _look_through(self) -> None:
+        """A view of another saved tensor is made again from it: packed by itself it would be there
+        twice, while unpacked the two share their memory."""
+        nodes = [n for n in self.outputs[self.first :] if isinstance(n, Node) and n in self.active]
+        saved = {alias_of(node): node for node in nodes}
+        for node in nodes:
+            source, views = behind(node, saved)
+            here, there = self.homes.get(node.name), self.homes.get(source.name)
+            if not views or here is None or there is None:
+                continue
+            users = set(here.users)
+            for user in self.bw.graph.nodes:
+                if user in users:
+                    with self.bw.graph.inserting_before(user):
+                        for view in reversed(views):
+                            there = self.bw.graph.node_copy(view, {view.args[0]: there}.__getitem__)
+                    break
+            here.replace_all_uses_with(there)
+            self.bw.graph.erase_node(here)
+            del self.homes[node.name]
+            del self.outputs[self.outputs.index(node, self.first)]
 
     # -- what becomes of a tensor ----------------------------------------------------------
 

@@ -50,7 +50,8 @@ def tells(codec: Codec) -> bool:
 
 def positive(codec: Codec, x: Tensor, flipped: Tensor) -> Tensor:
     """The mask, of what such a code gave back."""
-    assert isinstance(codec, Dithered) and codec.origin is not None, "a code without sides"
+    assert isinstance(codec, Dithered)
+    assert codec.origin is not None, "a code without sides"
     given = codec.origin if isinstance(codec.origin, tuple) else (codec.origin,)
     shape = (1, -1, *(1 for _ in x.shape[2:]))
     origin = torch.tensor(given, dtype=torch.float64, device=x.device).to(x.dtype).view(shape)
