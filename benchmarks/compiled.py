@@ -1,13 +1,16 @@
 """Compiled training: plain, PyTorch's own ways to save memory, and actzip; all on the CPU.
 
-    python benchmarks/compiled.py --model gpt --out benchmarks/results/compiled_gpt.json
+    python benchmarks/compiled.py --model resnet50 --batch 4   # bytes and errors, no times
+    python benchmarks/compiled.py --model gpt --steps 10       # times too: on an idle machine alone
+    python benchmarks/compiled.py --model "small gpt"          # does it run? writes nothing
 
-For each way, in a process of its own: seconds of a step (median), live peak of a step, bytes that
-forward saves for backward (parameters excluded) and the squared error of the gradient beside that
-of plain eager training. `--steps 0` takes no time: on a machine that is not idle it says nothing.
+For each way, in a process of its own: bytes that forward saves for backward (parameters excluded),
+how many times that is less than what compiled plain saves, the squared error of the gradient beside
+that of plain eager training, the live peak of a step and, with `--steps`, its seconds (median).
 
-The file is written after each way, and ways that it has are not run again, unless they were run
-with fewer steps or have failed: what was interrupted is gone on with by the same command.
+Writes results/compiled_resnet50.json or results/compiled_gpt.json, after each way. Ways that the
+file has of this commit are not run again, unless they were run with fewer steps or have failed:
+what was interrupted is gone on with by the same command.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ from torch.utils.checkpoint import checkpoint
 import actzip
 from actzip.tasks.models.decoder import Decoder
 from actzip.tasks.models.resnet import resnet8, resnet50
+from parts.machine import about
+from parts.results import FOLDER, write
 
 METHODS: dict[str, dict[str, Any]] = {
     "actzip lossless": {"method": "lossless"},
@@ -173,33 +178,49 @@ def is_done(found: dict[str, Any] | None, steps: int) -> bool:
     return timed >= steps
 
 
+def known(path: Path | None, settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The ways that a file has of these settings and of this commit."""
+    if path is None or not path.exists():
+        return {}
+    before = json.loads(path.read_text())
+    now = about()
+    same = all(before["about"][name] == now[name] for name in ("commit", "torch", "cpu"))
+    ways: dict[str, dict[str, Any]] = before["ways"]
+    return ways if same and before["settings"] == settings else {}
+
+
+def compared(ways: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """In order, and each beside plain, which comes first."""
+    ordered = {each: dict(ways[each]) for each in WAYS if each in ways}
+    whole = ways.get("plain", {}).get("saved_bytes")
+    for found in ordered.values():
+        if whole is not None and found.get("saved_bytes"):
+            found["ratio"] = whole / found["saved_bytes"]
+    return ordered
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--model", choices=MODELS, default="gpt")
     parser.add_argument("--backend", default="inductor")
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=0, help="steps that are timed")
     parser.add_argument("--ways", nargs="*", default=WAYS)
-    parser.add_argument("--out", type=Path)
     parser.add_argument("--alone", choices=WAYS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.alone:
         print(json.dumps(alone(args.alone, args)))
         return
     head = {"model": args.model, "batch": args.batch, "backend": args.backend}
-    head["torch"] = torch.__version__
-    ways: dict[str, dict[str, Any]] = {}
-    if args.out is not None and args.out.exists():
-        before = json.loads(args.out.read_text())
-        if {name: before.get(name) for name in head} == head:
-            ways = before["ways"]
+    path = None if args.model.startswith("small") else FOLDER / f"compiled_{args.model}.json"
+    ways = known(path, head)
     for way in args.ways:
         if not is_done(ways.get(way), args.steps):
             ways[way] = apart(way, args)
+        ways = compared(ways)
         print(f"{way:16}", json.dumps(ways[way]), flush=True)
-        if args.out is not None:
-            ordered = {each: ways[each] for each in WAYS if each in ways}
-            args.out.write_text(json.dumps({**head, "ways": ordered}, indent=1) + "\n")
+        if path is not None:
+            write(path, {"settings": head, "ways": ways})
 
 
 if __name__ == "__main__":

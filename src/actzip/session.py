@@ -19,7 +19,6 @@ from actzip.autograd.compiled import inside
 from actzip.autograd.forward_pass import ForwardPass, Settings
 from actzip.autograd.module_paths import Paths, runs_compiled
 from actzip.autograd.observe import Observer
-from actzip.autograd.uncompiled import is_uncompiled
 from actzip.autograd.watcher import Watcher
 from actzip.compiled.front import Front
 from actzip.compiled.installation import forget_compiled
@@ -85,7 +84,7 @@ class Session(Learning):
             self._wants_look,
             self._finished,
             self._failures,
-            lambda: derive is True and self._mode() is Derives.LOSSY,
+            lambda: self._mode() is Derives.LOSSY,
         )
         self._attachment = (
             None
@@ -109,6 +108,7 @@ class Session(Learning):
             "seed": self.seed,
             "step": self.step,
             "untold": self._untold,
+            "compiled": self._front.state_dict(),
             "policy": self._policy.state_dict(),
             "statistics": self._statistics.state_dict(),
         }
@@ -125,6 +125,7 @@ class Session(Learning):
             )
         self.seed, self.step = int(state["seed"]), int(state["step"])
         self._untold = int(state.get("untold", 0))
+        self._front.load_state_dict(state.get("compiled", {}))
         self._policy.load_state_dict(state["policy"])
         self._statistics.load_state_dict(state["statistics"])
 
@@ -246,8 +247,6 @@ class Session(Learning):
     def _mode(self) -> Derives:
         """What is made again: what the method makes, if the user did not say."""
         own = self._policy.derives
-        if own is Derives.LOSSY and is_uncompiled():
-            return Derives.NOTHING  # compiled passes code each tensor by itself
         if self._derives is None or (self._derives and own is not Derives.NOTHING):
             return own
         return Derives.LOSSY if self._derives else Derives.NOTHING
@@ -260,6 +259,7 @@ class Session(Learning):
         self._totals.finish(forward_pass)
         if self._looks:
             self._totals.settle()
+            self._front.looked(self.step, forward_pass.ledger.rows)
         if self._looks or self._policy.wants_peak:
             stats = forward_pass.stats()
             self._policy.passed(stats.raw_bytes, stats.stored_bytes)

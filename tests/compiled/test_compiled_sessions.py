@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -181,6 +182,24 @@ def test_an_input_is_packed_and_a_weight_that_is_an_input_is_not() -> None:
     assert rows[":MmBackward0.self"].stored_bytes < x.numel()  # of 4 bytes each
     assert not any(row.codec for name, row in rows.items() if "mat2" in name)
     assert error({"x": x.grad}, {"x": exact}) < 0.2  # type: ignore[dict-item]
+
+
+def test_graphs_are_compiled_again_twice_at_most_for_other_sessions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(installation, "_said", set())
+    model, x = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 8)), torch.randn(64, 64)
+    with actzip.compress(model, "fixed") as session, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        call = torch.compile(model, backend="aot_eager")
+        gradients(call, x)  # type: ignore[arg-type]
+        for _ in range(5):
+            actzip.compress(nn.Linear(64, 64), "fixed").remove()
+            gradients(call, x)  # type: ignore[arg-type]
+            assert session.stats().ratio > 4
+        numbers = session.metrics()
+    assert (numbers["compiled_graphs"], numbers["recompiled_graphs"]) == (3, 2)
+    assert sum("left as they are" in str(each.message) for each in told) == 1
 
 
 def test_nothing_stays_installed_after_the_last_session() -> None:

@@ -39,9 +39,9 @@ def origins(call: Call, x: Tensor) -> tuple[float, ...] | None:
         # codes count from the origin: no further away than the channel's own values
         rest = [d for d in range(x.dim()) if d != 1]
         least, most = x.amin(rest).double(), x.amax(rest).double()
-        low = _below(least, x.dtype, strictly=True)
+        low = below(least, x.dtype, strictly=True)
         found = torch.minimum(torch.maximum(found, low), most)
-    found = _below(found, x.dtype)
+    found = below(found, x.dtype)
     return tuple(found.tolist()) if bool(found.isfinite().all()) else None
 
 
@@ -50,7 +50,7 @@ def _now(a: object) -> Tensor | None:
     return t if isinstance(t, Tensor) else None
 
 
-def _below(t: Tensor, dtype: torch.dtype, strictly: bool = False) -> Tensor:
+def below(t: Tensor, dtype: torch.dtype, strictly: bool = False) -> Tensor:
     """The largest values of the type that are not above these, or that are below them."""
     rounded = t.to(dtype)
     above = rounded.double() >= t if strictly else rounded.double() > t

@@ -4,7 +4,8 @@ The partitioner decides before anything is packed, and keeps a GELU's input and 
 a session that derives, such a result is made again in backward from what its source decodes to, by
 the ops of the forward graph, copied: under the same rules as in autograd/derive_lossy.py. Slopes
 are bounded, a norm has the moments that it had, a sum has one lossy source, a product at most two,
-and nothing is made from a tensor that is coded for a weaker need. No ReLUs: their masks are exact.
+and nothing is made from a tensor that is coded for a weaker need. A ReLU's mask is exact: what it
+cuts off is made again, and the mask is in the code of what that is made from, or beside it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from actzip.methods.base import STRENGTH, Role
 
 _SOURCES = 2  #: lossy ones, a gate and what it gates
 CODED = (Role.LINEAR, Role.NONLINEAR)
+_BATCH = ("_native_batch_norm_legit_functional",)
+#: Norms, and where they have their weights and biases among the arguments.
+_NORMS = {"native_layer_norm": (2, 3), **dict.fromkeys(_BATCH, (1, 2))}
 _aten = torch.ops.aten
 
 
@@ -37,6 +41,7 @@ class Made:
     reached: dict[Node, set[Node]] = field(default_factory=dict)
     sources: list[Node] = field(default_factory=list)  #: those of the tensor itself
     small: list[Node] = field(default_factory=list)  #: weights of norms that backward has not yet
+    takes: bool = False  #: any small tensor may be passed on, moments of norms too
 
 
 class Derive:
@@ -70,6 +75,18 @@ class Derive:
         made.sources = sorted(found, key=lambda source: source.name)
         return made
 
+    def before(self, relu: Node) -> Made | None:
+        """The same for what a ReLU cut off, from one tensor of its shape."""
+        below = relu.args[0]
+        assert isinstance(below, Node)
+        made = Made(takes=True)
+        found = self._reach(below, made, 0, relu)
+        if not found or len(found) > 1:
+            return None
+        (source,) = made.sources = list(found)
+        same = source.meta["val"].shape == relu.meta["val"].shape
+        return made if same and source.meta["val"].dtype is relu.meta["val"].dtype else None
+
     def has(self, node: Node) -> bool:
         return node in self._homes
 
@@ -80,6 +97,7 @@ class Derive:
     def copy(self, made: Made, graph: Graph) -> Node:
         """Copies of its nodes at the place where the graph inserts; the last of them."""
         there = dict(self._homes)
+        last = there[made.sources[0]]
         for node in made.reached:  # the tensor itself comes last
             there[node] = last = _copied(node, graph, there)
         return last
@@ -90,7 +108,7 @@ class Derive:
             return made.reached[node]
         if node is not wanted and node in self._homes:
             return {node} if node in self._roles else set() if node in self._exact else None
-        if node in self._static and _is_small(node, wanted):
+        if (node in self._static or made.takes) and _is_small(node, wanted):
             made.small.append(node)
             return set()
         if depth == 2 * DEPTH or node.op != "call_function" or not _is_cheap(node):
@@ -109,8 +127,10 @@ class Derive:
 
 
 def _is_small(node: Node, wanted: Node) -> bool:
-    size, whole = node.meta["val"].numel(), hint(wanted.meta["val"].numel())
-    return not is_written(node) and SHARE * hint(size) <= whole
+    val = node.meta.get("val")
+    if not isinstance(val, Tensor) or not val.dtype.is_floating_point:
+        return False
+    return not is_written(node) and SHARE * hint(val.numel()) <= hint(wanted.meta["val"].numel())
 
 
 def _needs(node: Node) -> list[Node]:
@@ -122,10 +142,15 @@ def _needs(node: Node) -> list[Node]:
     if item != 0:
         return []
     kept = {user.args[1]: user for user in whole.users if user.target is operator.getitem}
-    more = (1, 2) if names.function(whole.target) == "native_layer_norm" else (1,)
+    name = names.function(whole.target)
+    more = (1, 2) if name in _NORMS else (1,)
     if not all(each in kept for each in more):
         return []
-    return [*whole.all_input_nodes, *(kept[each] for each in more)]
+    given = whole.all_input_nodes
+    if name in _NORMS:
+        wanted = [whole.args[at] for at in (0, *_NORMS[name])]
+        given = [each for each in wanted if isinstance(each, Node)]
+    return [*given, *(kept[each] for each in more)]
 
 
 def _is_cheap(node: Node) -> bool:
@@ -136,7 +161,8 @@ def _is_cheap(node: Node) -> bool:
         whole = node.args[0]
         name = names.function(whole.target) if isinstance(whole, Node) else ""
         floats = val.dtype.is_floating_point and val.is_contiguous()
-        return name in ("native_layer_norm", "native_dropout") and floats
+        dense = floats or (val.dtype.is_floating_point and name in _BATCH)
+        return dense if name in _NORMS else name == "native_dropout" and floats
     name, second = names.function(node.target), node.args[1] if len(node.args) > 1 else None
     if of_activation(node):
         return True
@@ -157,14 +183,34 @@ def _copied(node: Node, graph: Graph, there: Mapping[Node, Node]) -> Node:
         x, mask = (there[each] for each in _needs(node))
         share: Any = whole.args[1]
         return call(_aten.mul.Scalar, call(_aten.mul.Tensor, x, mask), 1 / (1 - share))
-    source, weight, bias = whole.args[0], whole.args[2], whole.args[3]
+    name = names.function(whole.target)
+    source, weight, bias = (whole.args[at] for at in (0, *_NORMS[name]))
     mean, rstd = (there[each] for each in _needs(node)[-2:])
     assert isinstance(source, Node)
-    y = call(_aten.mul.Tensor, call(_aten.sub.Tensor, there[source], mean), rstd)
+    dims = node.meta["val"].dim()
+
+    def spread(t: Node) -> Node:
+        """A value of each channel beside the elements."""
+        shape = [1, t.meta["val"].numel(), *[1] * (dims - 2)]
+        return call(_aten.view.default, t, shape) if name in _BATCH else t
+
+    y = call(_aten.sub.Tensor, there[source], spread(mean))
+    y = call(_aten.mul.Tensor, y, spread(rstd))
     for factor, function in ((weight, _aten.mul.Tensor), (bias, _aten.add.Tensor)):
-        y = call(function, y, there[factor]) if isinstance(factor, Node) else y
+        y = call(function, y, spread(there[factor])) if isinstance(factor, Node) else y
     dtype = node.meta["val"].dtype
     return y if y.meta["val"].dtype is dtype else call(_aten._to_copy.default, y, dtype=dtype)
+
+
+def rectified(y: Node, on: Node, graph: Graph, relu: Node) -> Node:
+    """A ReLU's result: positive exactly where its mask is on."""
+    call, dtype = _Calls(graph, relu), relu.meta["val"].dtype
+    device = relu.meta["val"].device
+    zero, least = (
+        call(_aten.full.default, [], value, dtype=dtype, device=device)
+        for value in (0.0, torch.finfo(dtype).tiny)
+    )
+    return call(_aten.where.self, on, call(_aten.maximum.default, y, least), zero)
 
 
 class _Calls:

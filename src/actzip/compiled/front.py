@@ -7,13 +7,14 @@ when it is compiled (`wish`, rewrite.py), and its ops tell the session what they
 
 from __future__ import annotations
 
+import operator
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor, nn
 
-from actzip.autograd import nesting
+from actzip.autograd import nesting, slots
 from actzip.autograd.compiled import LISTENERS
 from actzip.autograd.failures import Failures
 from actzip.autograd.forward_pass import ForwardPass
@@ -22,10 +23,15 @@ from actzip.codecs.base import Codec
 from actzip.codecs.keep import Keep
 from actzip.codecs.mask import BitMask
 from actzip.compiled import installation, ops
+from actzip.compiled.derive import CODED
 from actzip.compiled.eager_calls import EagerCalls
 from actzip.compiled.saved import Wish
+from actzip.compiled.sides import Sides, split
 from actzip.compiled.sites import site_of
-from actzip.methods.base import Policy
+from actzip.methods.base import Policy, Role, Site
+from actzip.methods.base import site as site_at
+
+_WORDS = operator.attrgetter("module", "node", "slot", "occurrence")
 
 
 class _Run:
@@ -54,9 +60,16 @@ class Front(ops.Hearer):
         self.failures = failures
         self.graphs = False  #: whether something was compiled inside the session
         self.compiled = self.recompiled = 0  #: graphs, and of them those of code that had one
+        self.forgotten = 0  #: times that all of them were, for other sessions' sake
         self._frames: set[int] = set()
+        self._anew = 0  # graphs that were forgotten, of which none was compiled again yet
         self._policy, self._min_bytes, self._root = policy, min_bytes, root
         self._begin, self._finish, self._derives = begin, finish, derives
+        #: sites from which the last look made other tensors again: what is known of them is of all
+        self.derived: set[str] = set()
+        #: sites that it stored together with another one, of which alone it told: that one
+        self.shared: dict[str, list[Any]] = {}
+        self._looked_at = -1
         self.calls = EagerCalls(wants)
         self._local = threading.local()
         LISTENERS[key] = self
@@ -67,6 +80,26 @@ class Front(ops.Hearer):
         self.calls.remove()
         installation.removed(self)
 
+    def looked(self, step: int, rows: Iterable[Row]) -> None:
+        """A pass that was looked at is over, or a part's that runs in turn with others."""
+        rows = list(rows)
+        if step != self._looked_at:
+            self.derived, self.shared = set(), {}
+        self._looked_at = step
+        self.derived.update(n for row in rows for n in row.derived_from.split(", ") if n)
+        names = {row.name: row.site for row in rows}
+        for row in rows:
+            holder = names.get(row.shared_with)
+            if holder is not None and {holder.role, row.site.role} <= set(CODED):
+                self.shared[row.name] = [*_WORDS(holder), holder.role.value]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"derived": sorted(self.derived), "shared": self.shared}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.derived = set(state.get("derived", ()))
+        self.shared = dict(state.get("shared", {}))
+
     # -- a graph is compiled ---------------------------------------------------------------
 
     def traced(self) -> None:
@@ -75,9 +108,19 @@ class Front(ops.Hearer):
     def compiles(self, frame: int | None) -> None:
         """A graph is compiled of the code that Dynamo knows by this number."""
         self.compiled += 1
-        self.recompiled += frame in self._frames
+        if frame in self._frames:
+            self.recompiled += 1
+        elif self._anew:  # Dynamo has a new number for it
+            self._anew -= 1
+            self.recompiled += 1
         if frame is not None:
             self._frames.add(frame)
+
+    def forget(self) -> None:
+        """Its graphs are compiled again, for another session's sake."""
+        self.forgotten += 1
+        self._anew += len(self._frames)
+        self._frames.clear()
 
     def entered(self) -> None:
         installation.prepare(self)
@@ -129,12 +172,38 @@ class Front(ops.Hearer):
             policy = self._policy() if run is None else run.trace.policy
             if site["input"] and (run is None or run.trace.is_weight(x)):
                 return Keep()
-            found = policy.codec(site_of(site, run.path if run else ""), x)
+            where = site_of(site, run.path if run else "")
+            where = self._told(where)
+            known = not site.get("makes") or where.name in self.derived
+            found = policy.codec(where, x) if known else policy.untold(where, x)
         except Exception as error:
             if not self.failures.contain(error):
                 raise
             return Keep()
         return found or Keep()
+
+    def _told(self, site: Site) -> Site:
+        """The site under which looks tell of its tensor."""
+        words = self.shared.get(site.name)
+        if words is None:
+            return site
+        holder = (*words[:4], Role(words[4]), site.relu, slots.op(words[1]), site.maker)
+        return site_at(*holder)
+
+    def sides(self, site: dict[str, Any], x: Tensor, relu: Tensor) -> tuple[Codec, Sides | None]:
+        try:
+            run: _Run | None = getattr(self._local, "run", None)
+            where = site_of(site, run.path if run else "")
+            policy = self._policy() if run is None else run.trace.policy
+            if where.name in policy.rectified and where.name in self.derived:
+                found = split(x, relu)
+                codec = found and policy.sign_exact(where, x, found.origins)
+                if codec:
+                    return codec, found
+        except Exception as error:
+            if not self.failures.contain(error):
+                raise
+        return self.codec(site, x), None
 
     def packed(
         self, site: dict[str, Any], number: int, x: Tensor, codec: Codec, nbytes: int

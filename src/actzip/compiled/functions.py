@@ -78,5 +78,6 @@ VIEWS = _words(
 #: In the same memory and of the same shape, or of another one.
 ALIASES = _words("alias detach")
 RESHAPED = ALIASES | _words("view _unsafe_view reshape")
+TURNED = _words("permute transpose t squeeze unsqueeze")
 #: Parts of the names of what gives random numbers.
 NOISE = _words("rand dropout bernoulli normal philox rng")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
@@ -38,6 +40,28 @@ def same(node: Node) -> Node:
     while names.function(node.target) in functions.RESHAPED and isinstance(node.args[0], Node):
         node = node.args[0]
     return node
+
+
+def alias_of(node: Node) -> Node:
+    """The tensor under its first name."""
+    while names.function(node.target) in functions.ALIASES and isinstance(node.args[0], Node):
+        node = node.args[0]
+    return node
+
+
+def behind(node: Node, saved: Mapping[Node, Node]) -> tuple[Node, list[Node]]:
+    """Which saved tensor it is a view of, all of it, and by what; `saved`: by their first names."""
+    views: list[Node] = []
+    whole = node
+    while names.function(node.target) in functions.RESHAPED | functions.TURNED:
+        source = node.args[0]
+        if not isinstance(source, Node) or len(node.all_input_nodes) > 1:  # sizes that are symbols
+            break
+        views.append(node)
+        node = source
+        if saved.get(node, whole) is not whole:
+            return saved[node], views
+    return whole, []
 
 
 def root(node: Node) -> Node:

@@ -29,8 +29,9 @@ from actzip.warning import warn
 if TYPE_CHECKING:
     from actzip.compiled.front import Front
 
-_FORMAT = "actzip.compiled 8"  #: changes when graphs are rewritten in another way
+_FORMAT = "actzip.compiled 9"  #: changes when graphs are rewritten in another way
 _KWARGS = {"num_fwd_outputs", "static_lifetime_input_indices"}  #: what must be known of a graph
+_MOST = 2  #: times that graphs of a session are compiled again because of other sessions
 _lock = threading.RLock()
 _sessions: weakref.WeakKeyDictionary[Any, list[weakref.ref[Front]]] = weakref.WeakKeyDictionary()
 _fronts: weakref.WeakSet[Front] = weakref.WeakSet()
@@ -75,12 +76,26 @@ def forget_compiled() -> None:
     """Have what was compiled so far compiled again, in all of the process, when it runs next.
 
     Dynamo does not guard on the absence of hooks: a graph that was compiled before a model had a
-    session would be used on.
+    session would be used on. It can only forget all at once, and graphs of other sessions, which
+    come and go, must not be compiled again and again for that: at most `_MOST` times each.
     """
     dynamo = sys.modules.get("torch._dynamo")
     reset = getattr(dynamo, "reset_code_caches", None)
-    if reset is not None and compiler.compiled_anything():
-        reset()
+    if reset is None or not compiler.compiled_anything():
+        return
+    with _lock:
+        running = [front for front in _fronts if front.graphs]
+        if any(front.forgotten >= _MOST for front in running):
+            _once(
+                f"graphs of a session were compiled again {_MOST} times because other sessions "
+                "began or ended, and are left as they are from now on: a model that was compiled "
+                "before its session may run as it was, uncompressed; begin sessions before "
+                "torch.compile, or call torch._dynamo.reset_code_caches()"
+            )
+            return
+        for front in running:
+            front.forget()
+    reset()
 
 
 def partition(base: Callable[..., Any] | None = None) -> Callable[..., Any]:

@@ -18,9 +18,18 @@ from torch.fx import GraphModule, Node
 from actzip.codecs import BitMask, Index, Keep
 from actzip.codecs.base import Codec
 from actzip.codecs.serial import to_words
-from actzip.compiled import functions, names, ops
+from actzip.compiled import names, ops
 from actzip.compiled.effect import effect, hint
-from actzip.compiled.graph_nodes import active, is_written, mask_side, root, same, shares
+from actzip.compiled.graph_nodes import (
+    active,
+    alias_of,
+    behind,
+    is_written,
+    mask_side,
+    root,
+    same,
+    shares,
+)
 from actzip.compiled.pooling import window_of
 from actzip.compiled.remade import make_again
 from actzip.compiled.saved import Saved, Wish
@@ -38,7 +47,9 @@ def rewrite(fw: GraphModule, bw: GraphModule, outputs: int, static: list[int], w
         plan.decide(saved)
     plan.cut_loose()
     if wish.derives:
-        plan.left += make_again(bw, plan.saved, plan.outputs, plan.first, plan.static)
+        symbols = Symbols(bw, {saved.home for saved in plan.saved if saved.packs})
+        stored = {saved.node for saved in plan.saved if plan.is_expressible(saved, symbols)}
+        plan.left += make_again(bw, plan.saved, plan.outputs, plan.first, plan.static, stored)
     plan.carry_out()
 
 
@@ -55,6 +66,7 @@ class _Plan:
         self.left: list[dict[str, Any]] = []
         self.small: list[Saved] = []
         self._merge()
+        self._look_through()
         self.saved = list(self._find())
 
     def _find(self) -> list[Saved]:
@@ -76,12 +88,7 @@ class _Plan:
             node = self.outputs[place]
             if not isinstance(node, Node) or not isinstance(node.meta.get("val"), Tensor):
                 continue
-            origin = node
-            while names.function(origin.target) in functions.ALIASES and isinstance(
-                origin.args[0], Node
-            ):
-                origin = origin.args[0]
-            first = firsts.setdefault(origin, node)
+            first = firsts.setdefault(alias_of(node), node)
             here, there = self.homes.get(node.name), self.homes.get(first.name)
             if first is not node and here is not None and there is not None:
                 here.replace_all_uses_with(there)
@@ -89,6 +96,28 @@ class _Plan:
                 gone.append(place)
         for place in reversed(gone):
             del self.outputs[place]
+
+    def _look_through(self) -> None:
+        """A view of another saved tensor is made again from it: packed by itself it would be there
+        twice, while unpacked the two share their memory."""
+        nodes = [n for n in self.outputs[self.first :] if isinstance(n, Node) and n in self.active]
+        saved = {alias_of(node): node for node in nodes}
+        for node in nodes:
+            source, views = behind(node, saved)
+            here, there = self.homes.get(node.name), self.homes.get(source.name)
+            if not views or here is None or there is None:
+                continue
+            users = set(here.users)
+            for user in self.bw.graph.nodes:
+                if user in users:
+                    with self.bw.graph.inserting_before(user):
+                        for view in reversed(views):
+                            there = self.bw.graph.node_copy(view, {view.args[0]: there}.__getitem__)
+                    break
+            here.replace_all_uses_with(there)
+            self.bw.graph.erase_node(here)
+            del self.homes[node.name]
+            del self.outputs[self.outputs.index(node, self.first)]
 
     # -- what becomes of a tensor ----------------------------------------------------------
 
@@ -198,7 +227,11 @@ class _Plan:
     def carry_out(self) -> None:
         chosen = [saved for saved in self.saved if saved.packs]
         symbols = Symbols(self.bw, {saved.home for saved in chosen})
-        chosen = [s for s in chosen if self._is_expressible(s, symbols)]
+        for saved in [s for s in chosen if not self.is_expressible(s, symbols)]:
+            nbytes = hint(saved.val.numel()) * saved.val.element_size()
+            why = "backward has no number for its dynamic size"
+            self.left.append({**saved.site, "bytes": nbytes, "reason": why})
+            chosen.remove(saved)
         if not chosen and not self.left:
             return
         fake = next(s.val for s in self.saved).fake_mode  # type: ignore[attr-defined]
@@ -216,14 +249,8 @@ class _Plan:
             module.graph.lint()
             module.recompile()
 
-    def _is_expressible(self, saved: Saved, symbols: Symbols) -> bool:
-        sizes = (*saved.val.shape, *saved.val.stride())
-        if symbols.can(sizes):
-            return True
-        nbytes = hint(saved.val.numel()) * saved.val.element_size()
-        why = "backward has no number for its dynamic size"
-        self.left.append({**saved.site, "bytes": nbytes, "reason": why})
-        return False
+    def is_expressible(self, saved: Saved, symbols: Symbols) -> bool:
+        return symbols.can((*saved.val.shape, *saved.val.stride()))
 
     def _begin(self, graph: str) -> Node:
         inputs = self.fw.graph.find_nodes(op="placeholder")
@@ -242,12 +269,14 @@ class _Plan:
 
     def _pack(self, saved: Saved, seed: Node, number: int, order: dict[Node, int]) -> None:
         users = [u for u in saved.node.users if u.op != "output" and u in order]
-        last = max([saved.node, *users], key=order.__getitem__)
+        given = [saved.node] if saved.relu is None else [saved.node, saved.relu]
+        last = max([*given, *users], key=order.__getitem__)
         if order[last] < order[seed.next]:
             last = seed
         with self.fw.graph.inserting_after(last):
-            args = (saved.node, seed, json.dumps(saved.site), number)
-            packed = _call(self.fw, torch.ops.actzip.pack.default, args)
+            op = torch.ops.actzip.pack if saved.relu is None else torch.ops.actzip.pack_sides
+            args = (*given, seed, json.dumps(saved.site), number)
+            packed = _call(self.fw, op.default, args)
         self.outputs[saved.place] = packed
         saved.home.meta["val"] = packed.meta["val"]
         saved.home.meta.pop("tensor_meta", None)
@@ -270,6 +299,8 @@ class _Plan:
                 back = _call(self.bw, op, (home, size, stride, val.dtype), val)
             for user in mine:
                 user.replace_input_with(home, back)
+            if saved.sides is not None:  # asks what is packed, too
+                saved.sides.args = (home, saved.sides.args[1])
 
 
 def _call(module: GraphModule, op: Any, args: tuple[Any, ...], val: Any = None) -> Node:

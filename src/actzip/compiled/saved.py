@@ -22,6 +22,8 @@ class Saved:
     effect: Effect = field(default_factory=lambda: Effect(Role.EXACT))
     site: dict[str, Any] = field(default_factory=dict)
     packs: bool = False
+    relu: Node | None = None  #: in forward, made again from this one, whose code has its mask
+    sides: Node | None = None  #: in backward, that mask
     reason: str = ""
 
     @property

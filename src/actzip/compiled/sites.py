@@ -83,7 +83,9 @@ def _slot(saved: Node, found: Effect, op: Node) -> tuple[str, str, bool]:
             return node, argument, True
     made = tensor.args[0] if tensor.target is operator.getitem else tensor
     if made is op or _is_result(tensor, op):
-        results = [slot for slot in ("output", "result", "result0") if slot in known.slots]
+        reads = found.reader is not None and names.is_backward(found.reader.target)
+        mine = (found.slot,) if reads else ()  # of several results it may be another than the first
+        results = [slot for slot in (*mine, "output", "result", "result0") if slot in known.slots]
         return node, results[0] if results else found.slot, True
     slot = found.slot if found.slot in known.slots else names.slot_for(target, found.role)
     return (node, slot, False) if slot else (found.node, found.slot, False)

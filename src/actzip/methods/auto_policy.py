@@ -70,6 +70,11 @@ class AutoPolicy(Policy):
     def sign_exact(self, site: Site, tensor: Tensor, origins: Origins) -> Codec | None:
         return self._code(site, tensor, origins)
 
+    def untold(self, site: Site, tensor: Tensor) -> Codec | None:
+        known = site.slot in site.op.errors and not self._goal.exactly
+        bits = UNTOLD if site.name in self._codes.errors else START  # it may want more for itself
+        return self._codes.start(site, tensor, bits) if known else None
+
     def rectifies(self, site: str) -> None:
         self._codes.rectified.add(site)
 

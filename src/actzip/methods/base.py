@@ -119,6 +119,11 @@ class Policy(ABC):
         `tensor > origins`, channel by channel, makes the ReLU's result and mask free."""
         return self.codec(site, tensor)
 
+    def untold(self, site: Site, tensor: torch.Tensor) -> Codec | None:
+        """The same for a tensor from which others are made again, while backward has told nothing
+        of these: what it told of the tensor itself is not enough."""
+        return self.codec(site, tensor)
+
     def rectifies(self, site: str) -> None:  # noqa: B027  # most have no such code
         """A ReLU has cut off the result of the BatchNorm whose input is stored at this site."""
 

@@ -64,6 +64,9 @@ class _Policy(Policy):
     def sign_exact(self, site: Site, tensor: Tensor, origins: tuple[float, ...]) -> Codec | None:
         return self._finer(site, tensor, self._inner.sign_exact(site, tensor, origins))
 
+    def untold(self, site: Site, tensor: Tensor) -> Codec | None:
+        return self._finer(site, tensor, self._inner.untold(site, tensor))
+
     def rectifies(self, site: str) -> None:
         self._inner.rectifies(site)
 
