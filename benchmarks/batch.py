@@ -52,7 +52,11 @@ NETWORKS: dict[str, tuple[int, str, dict[str, Any]]] = {
         },
     ),
 }
-QUICK: tuple[int, str, dict[str, Any]] = (2, "plain,actnn", {"task": "classify", "data": "digits", "model": "resnet8"})
+QUICK: tuple[int, str, dict[str, Any]] = (
+    2,
+    "plain,actnn",
+    {"task": "classify", "data": "digits", "model": "resnet8"},
+)
 
 
 def options(settings: dict[str, Any]) -> list[str]:

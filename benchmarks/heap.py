@@ -15,7 +15,7 @@ from rich.console import Console
 
 from actzip.memory.measure import size
 from parts.results import FOLDER, write
-from step import WARMUP, Job, as_it_is, call_with, settings
+from step import Job, call_with
 
 #: thresholds in MiB; None: as it is
 SETTINGS = (None, (8, 64), (16, 64), (32, 64), (64, 64), (64, 128))
@@ -30,22 +30,21 @@ def environment(thresholds: tuple[int, int] | None) -> dict[str, str]:
 
 def main() -> None:
     results = []
-    cases = [("plain", None), *(("group2", each) for each in SETTINGS)]
+    cases = [("plain", None), *(("actnn", each) for each in SETTINGS)]
     for variant, thresholds in cases:
-        job = Job("resnet50_cl", variant, 16, 6, torch.get_num_threads(), False, WARMUP, 1)
-        got = call_with(environment(thresholds), as_it_is, job)
+        job = Job("resnet50", variant, 16, 6, 6, torch.get_num_threads())
+        got = call_with(environment(thresholds), job)
         result = {
             "variant": variant,
             "thresholds_mib": thresholds,
-            "seconds": got["as_it_is_seconds"],
-            "resident_peak": got["resident_peak"],
+            "seconds": min(got.seconds),
+            "resident_growth": got.resident_growth,
         }
         results.append(result)
         where = "as it is" if thresholds is None else "{} and {} MiB".format(*thresholds)
-        took = f"{result['seconds']:.3f} s, {size(result['resident_peak'])}"
+        took = f"{result['seconds']:.3f} s, {size(result['resident_growth'])}"
         Console().print(f"{variant}, malloc {where}: {took}")
-    said = {k: v for k, v in settings(job).items() if k != "malloc"}
-    write(FOLDER / "heap.json", {"settings": {**said, "batch": job.batch}, "results": results})
+    write(FOLDER / "heap.json", {"batch": job.batch, "results": results})
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from actzip.tasks.models.encoder import Encoder
 from actzip.tasks.models.resnet import resnet50
 from actzip.tasks.models.vit import ViT
 from parts.machine import about
+from parts.networks import pictures
 
 RESULTS = Path(__file__).parent / "results" / "ratios.json"
 MODELS = ("resnet50", "vit_s16", "bert")
@@ -46,14 +47,6 @@ class Job:
     method: str
     steps: int
     tiny: bool
-
-
-def pictures(count: int, side: int) -> tuple[Tensor, Tensor]:
-    """Real pictures, enlarged."""
-    data = load("digits" if side < 64 else "cifar10", "classify", limit=max(64, count))
-    x, y = data.train.batch(torch.arange(count))
-    x = x.expand(-1, 3, -1, -1)
-    return F.interpolate(x, size=(side, side), mode="bicubic", antialias=True), y
 
 
 def build(job: Job) -> tuple[nn.Module, tuple[Tensor, ...], Tensor]:

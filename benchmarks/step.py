@@ -1,12 +1,14 @@
-"""One training step of four models: time and memory, plain PyTorch against the alternatives.
+"""One training step of usual networks: time and memory, plain PyTorch against the alternatives.
 
-    python benchmarks/step.py                        # everything, many minutes
-    python benchmarks/step.py --model resnet50 --variant plain --variant group2
+    python benchmarks/step.py                        # everything, most of an hour on two cores
+    python benchmarks/step.py --model resnet50 --variant plain --variant auto
+    python benchmarks/step.py --missing              # only what is not in the results yet
     python benchmarks/step.py --tiny --steps 3       # does it run? seconds
 
-Each (model, variant) runs in fresh processes, one after the other with those of the other variants:
-the same step is up to a tenth slower in one process than in the next, so the best of several
-counts. Prints a table with ratios to plain and writes results/step.json (not when tiny).
+Real data, a fresh batch in every step, malloc as it is. Each (model, variant) runs in a fresh
+process, several times in turn with the other variants. Looks of methods that learn are among the
+steps: the mean over all steps has them in it, the median has not. Bytes are above weights and
+optimizer state. Prints a table with ratios to plain and writes results/step.json (not when tiny).
 """
 
 from __future__ import annotations
@@ -15,43 +17,39 @@ import contextlib
 import gc
 import json
 import os
-import platform
 import statistics
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-import torch.nn.functional as F
 import typer
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 import actzip
+from actzip import methods
 from actzip.memory.fresh_process import call_fresh
 from actzip.memory.measure import measure, reset_resident_peak, resident, size
-from actzip.tasks.models.decoder import Decoder
-from actzip.tasks.models.resnet import ResNet, resnet50
-from actzip.tasks.models.vgg import VGG, VGG16
-from actzip.tasks.models.vit import ViT
+from actzip.tasks.checkpointing import recompute_blocks
+from actzip.tasks.config import BASELINES
+from actzip.tasks.method_spec import parse
+from parts.machine import about
+from parts.networks import NETWORKS, build
+from parts.results import FOLDER, write
 
-#: _cl: the same in channels_last, the layout in which oneDNN needs the least scratch
-MODELS = ("resnet50", "resnet50_cl", "vgg16", "vit_s16", "gpt")
-VARIANTS = ("plain", "checkpoint", "bf16", "lossless", "group2")
-WARMUP = 6  #: steps that are not timed; the first few of a process are slower
-#: How malloc gives memory back decides a third of plain PyTorch's time, and by itself it changes
-#: its mind from step to step. So times are taken with a malloc that keeps memory, for every
-#: variant, and resident peaks in a second process with malloc as it is; times there, too.
-KEEPING = {
-    "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
-    "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
-    "MALLOC_TOP_PAD_": str(256 << 20),
-}
+#: transformers get ActNN's three bits: two are too few for them (docs/methods/actnn.md)
+TRANSFORMERS = ("vit_s16", "gpt", "minilm_lora")
+POINTS = 300  #: of the curve of live bytes over a step
+
+
+def variants(model: str) -> tuple[str, ...]:
+    """What is measured of a model."""
+    actnn = "actnn:bits=3" if model in TRANSFORMERS else "actnn"
+    return ("plain", "checkpoint", "bf16", "lossless", actnn, "auto")
 
 
 @dataclass(frozen=True)
@@ -61,325 +59,210 @@ class Job:
     model: str
     variant: str
     batch: int
+    warmup: int
     steps: int
     threads: int
-    tiny: bool
-    warmup: int
-    repeats: int
+    tiny: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one job measured; bytes except for the times."""
+    """What one process measured."""
 
-    median_seconds: float
-    best_seconds: float
-    loss: float  #: after all steps: equal to plain's where the variant is exact
+    seconds: list[float]  #: of each step after the warm-up
+    loss: float  #: of the last
     raw_bytes: int | None  #: what autograd would keep; None where no session can count it
     stored_bytes: int | None  #: what was kept instead
-    held_bytes: int  #: live tensors between forward and backward, counted as the next
-    live_peak: int  #: of the second step, above model, inputs and optimizer state
+    live_peak: int  #: of one step
+    resident_growth: int  #: from before the first step
+    curve: list[tuple[float, int]]  #: live bytes over that step: (share of its time, bytes)
     backend: str | None
-    resident_peak: int = 0  #: of the whole process
-    resident_growth: int = 0  #: above the level before the first step
-    as_it_is_seconds: float = 0.0  #: the best step there, with malloc as it is
-    each_best: list[float] = field(default_factory=list)  #: `best_seconds` of each process
-    each_as_it_is: list[float] = field(default_factory=list)
-
-
-def build(job: Job) -> tuple[nn.Module, Tensor, Tensor]:
-    """The model, a batch and its targets; the same for every variant."""
-    torch.manual_seed(0)
-    side = 32 if job.tiny else 224
-    images = torch.randn(job.batch, 3, side, side)
-    labels = torch.randint(0, 10, (job.batch,))
-    if job.model.startswith("resnet50"):
-        model = resnet50(width=4 if job.tiny else 64)
-        if job.model.endswith("_cl"):
-            last = torch.channels_last
-            return model.to(memory_format=last), images.to(memory_format=last), labels
-        return model, images, labels
-    if job.model == "vgg16":
-        return (VGG(((8,), (8,)), hidden=16) if job.tiny else VGG(VGG16)), images, labels
-    if job.model == "vit_s16":
-        return (ViT(32, 8, 16, 2, 2) if job.tiny else ViT()), images, labels
-    vocabulary, length = (64, 16) if job.tiny else (8192, 256)
-    ids = torch.randint(0, vocabulary, (job.batch, length + 1))
-    shape = (16, 2, 2) if job.tiny else (768, 12, 12)
-    return Decoder(vocabulary, length, *shape), ids[:, :-1].clone(), ids[:, 1:].clone()
-
-
-class Checkpointed(nn.Module):
-    """A block whose inside is computed again in backward instead of being kept."""
-
-    def __init__(self, block: nn.Module) -> None:
-        super().__init__()
-        self.block = block
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = checkpoint(self.block, x, use_reentrant=False)
-        return out
-
-
-def checkpoint_blocks(model: nn.Module) -> None:
-    """Wrap each residual block, VGG stage or transformer block of `model`."""
-    if isinstance(model, ResNet):
-        rows = [stage for stage in model.stages if isinstance(stage, nn.Sequential)]
-    elif isinstance(model, VGG):
-        rows = [model.stages]
-    elif isinstance(model, ViT | Decoder):
-        rows = [model.blocks]
-    else:
-        raise TypeError(f"no blocks are known for {type(model).__name__}; add a case here")
-    for row in rows:
-        for index, block in enumerate(row):
-            row[index] = Checkpointed(block)
+    metrics: dict[str, Any]  #: of the session
 
 
 class Stepper:
-    """Model, optimizer and variant, ready to step on one batch."""
+    """Model, optimizer and variant, ready to step through the batches."""
 
     def __init__(self, job: Job) -> None:
-        self.model, self.x, self.y = build(job)
+        self.network = build(job.model, job.batch, job.tiny)
+        self.model, self.optimizer = self.network.model, self.network.optimizer
         self.bf16 = job.variant == "bf16"
-        if job.variant == "checkpoint":
-            checkpoint_blocks(self.model)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), 1e-3, momentum=0.9)
+        if job.variant == "checkpoint" and not recompute_blocks(self.model):
+            raise ValueError(f"no blocks of {job.model} are known; see tasks/checkpointing.py")
         self.session = attach(job.variant, self.model, self.optimizer)
+        self.taken = 0
         self.loss = 0.0
 
-    def forward(self) -> Tensor:
+    def step(self) -> None:
+        x, y = self.network.batches[self.taken % len(self.network.batches)]
         precision = torch.autocast("cpu", torch.bfloat16) if self.bf16 else contextlib.nullcontext()
         with precision:
-            logits = self.model(self.x)
-            return F.cross_entropy(logits.flatten(0, -2), self.y.flatten())
-
-    def step(self) -> float:
-        loss = self.forward()
+            loss: Tensor = self.network.loss(self.model, x, y)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
-        return loss.item()
+        self.loss = loss.item()
+        self.taken += 1
 
     def timed(self, steps: int) -> list[float]:
-        """Seconds of each step; `loss` is that of the last."""
+        """Seconds of each step."""
         seconds = []
         for _ in range(steps):
             began = time.perf_counter()
-            self.loss = self.step()
+            self.step()
             seconds.append(time.perf_counter() - began)
         return seconds
 
 
 def attach(variant: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
     """The variant's session; None where it needs none."""
-    if variant == "lossless":
-        return actzip.compress(model, method="lossless", optimizer=optimizer)
-    if variant == "group2":
-        method = actzip.Fixed(
-            linear=actzip.codecs.Group(bits=2, zero=True), nonlinear=actzip.codecs.Group(bits=2)
-        )
-        return actzip.compress(model, method=method, optimizer=optimizer)
-    return None
+    name, options = parse(variant)
+    if name in BASELINES:
+        return None
+    method = methods.METHODS[name](**options)
+    return actzip.compress(model, method=method, optimizer=optimizer)
 
 
 def run(job: Job) -> Outcome:
     """Measure one job; called in a fresh process."""
     torch.set_num_threads(job.threads)
     stepper = Stepper(job)
-    seconds = stepper.timed(job.warmup + job.steps)[job.warmup :]
-    loss = stepper.loss
-    if stepper.session is not None:
-        stepper.session.remove()
-    del stepper
-    return Outcome(
-        median_seconds=statistics.median(seconds),
-        best_seconds=min(seconds),
-        loss=loss,
-        **trace(job),
-    )
-
-
-def as_it_is(job: Job) -> dict[str, Any]:
-    """Resident bytes of a few steps, and their time; called in a fresh process."""
-    torch.set_num_threads(job.threads)
-    stepper = Stepper(job)
     low = reset_resident_peak()
     stepper.timed(job.warmup)
+    seconds = stepper.timed(job.steps)
     high = resident("VmHWM")
     if low is None or high is None:
         raise RuntimeError("this benchmark reads resident bytes from /proc: it needs Linux")
-    seconds = stepper.timed(job.steps)
+    gc.collect()  # the profiler counts only releases of memory whose allocation it saw
+    with measure() as found:
+        stepper.step()
+    loss = stepper.loss
+    raw, stored, backend = _counted(job, stepper)
+    return Outcome(
+        seconds=seconds,
+        loss=loss,
+        raw_bytes=raw,
+        stored_bytes=stored,
+        live_peak=found.live_peak,
+        resident_growth=max(0, high - low),
+        curve=_thinned(found.timeline, found.seconds),
+        backend=backend,
+        metrics={} if stepper.session is None else stepper.session.metrics(),
+    )
+
+
+def _counted(job: Job, stepper: Stepper) -> tuple[int | None, int | None, str | None]:
+    """Bytes that plain PyTorch would keep, bytes that are kept, and the kernels."""
+    if job.variant == "plain":  # counted by a session that changes no value
+        session = attach("lossless", stepper.model, stepper.optimizer)
+        with warnings.catch_warnings():  # that it compresses nothing is no news here
+            warnings.simplefilter("ignore", actzip.ActzipWarning)
+            stepper.step()
+        raw = session.stats().raw_bytes
+        return raw, raw, None
+    if stepper.session is None:
+        return None, None, None
+    stats = stepper.session.stats()
+    return stats.raw_bytes, stats.stored_bytes, stats.backend
+
+
+def _thinned(timeline: list[tuple[float, int]], seconds: float) -> list[tuple[float, int]]:
+    """The largest value of each of POINTS equal parts of the time."""
+    highest: dict[int, int] = {}
+    level = 0
+    for when, nbytes in timeline:
+        at = min(POINTS - 1, int(POINTS * when / seconds))
+        highest[at] = max(highest.get(at, level), nbytes)
+        level = nbytes
+    return [(at / POINTS, nbytes) for at, nbytes in sorted(highest.items())]
+
+
+def together(found: list[Outcome]) -> dict[str, Any]:
+    """The outcomes of the same job's processes as one result."""
+    steps = [each.seconds for each in found]
     return {
-        "resident_peak": high,
-        "resident_growth": max(0, high - low),
-        "as_it_is_seconds": min(seconds),
+        **asdict(found[0]),
+        "seconds": steps,
+        "median_seconds": statistics.median(statistics.median(each) for each in steps),
+        "mean_seconds": statistics.fmean(statistics.fmean(each) for each in steps),
+        "best_seconds": min(map(min, steps)),
+        "resident_growth": max(each.resident_growth for each in found),
     }
 
 
-def call_with(environment: dict[str, str], function: Callable[[Job], Any], job: Job) -> Any:
-    """Call it in a fresh process that starts with these variables as well."""
+def call_with(environment: dict[str, str], job: Job) -> Outcome:
+    """Run it in a fresh process that starts with these variables as well."""
     os.environ.update(environment)
     try:
-        return call_fresh(function, job)
+        return call_fresh(run, job)
     finally:
         for name in environment:
             del os.environ[name]
 
 
-def both(job: Job) -> Outcome:
-    """Times in a process whose malloc keeps memory; in one with malloc as it is resident bytes, and
-    times once more."""
-    timed: Outcome = call_with(KEEPING, run, job)
-    return replace(timed, **call_fresh(as_it_is, job))
-
-
-def together(found: list[Outcome]) -> Outcome:
-    """One outcome of the same job's several processes."""
-    best = [each.best_seconds for each in found]
-    as_it_was = [each.as_it_is_seconds for each in found]
-    return replace(
-        found[0],
-        median_seconds=statistics.median(each.median_seconds for each in found),
-        best_seconds=min(best),
-        resident_peak=max(each.resident_peak for each in found),
-        resident_growth=max(each.resident_growth for each in found),
-        as_it_is_seconds=min(as_it_was),
-        each_best=best,
-        each_as_it_is=as_it_was,
-    )
-
-
-def trace(job: Job) -> dict[str, Any]:
-    """The exact figures, from untimed steps of a model of its own."""
-    stepper = Stepper(job)
-    stepper.step()  # from the second step on optimizer state is there
-    gc.collect()  # the profiler counts only releases of memory whose allocation it saw
-    with measure() as whole:
-        with measure() as forward:
-            loss = stepper.forward()
-        loss.backward()
-        del loss
-        stepper.optimizer.step()
-        stepper.optimizer.zero_grad()
-    session, plain = stepper.session, job.variant == "plain"
-    if plain:  # what PyTorch keeps, counted by a session that changes no value
-        session = attach("lossless", stepper.model, stepper.optimizer)
-        with warnings.catch_warnings():  # that it compresses nothing is no news here
-            warnings.simplefilter("ignore", actzip.ActzipWarning)
-            stepper.step()
-    stats = None if session is None else session.stats()
-    return {
-        "held_bytes": forward.live_end,
-        "live_peak": whole.live_peak,
-        "raw_bytes": stats and stats.raw_bytes,
-        "stored_bytes": stats and (stats.raw_bytes if plain else stats.stored_bytes),
-        "backend": None if plain or stats is None else stats.backend,
-    }
-
-
-def times(value: float, plain: float | None) -> str:
-    return f"{value:.3f} s" + ("" if plain is None else f" ({value / plain:.2f}×)")
-
-
-def less(value: int | None, plain: int | None) -> str:
-    """Bytes, and how many times less than plain's they are."""
-    if value is None:
-        return "-"
-    return size(value) + (f" (1/{plain / value:.2f})" if plain and value else "")
-
-
-def table(model: str, outcomes: dict[str, Outcome]) -> Table:
+def table(model: str, results: list[dict[str, Any]]) -> Table:
     made = Table(title=model)
-    measured = ("median", "best", "malloc as it is", "saved", "held", "live peak", "resident peak")
-    for name in ("variant", *measured):
+    for name in ("variant", "median", "mean", "best", "saved", "live peak", "resident growth"):
         made.add_column(name, justify="left" if name == "variant" else "right")
-    for variant, got in outcomes.items():
-        base = None if variant == "plain" else outcomes.get("plain")
+    base = next((r for r in results if r["variant"] == "plain"), None)
+
+    def ratio(r: dict[str, Any], key: str) -> str:
+        return f"{r[key]:.3f} s" + (f" ({r[key] / base[key]:.2f}×)" if base else "")
+
+    def less(value: int | None, plain: int | None) -> str:
+        if value is None:
+            return "-"
+        return size(value) + (f" (1/{plain / value:.2f})" if plain and value else "")
+
+    for r in results:
         made.add_row(
-            variant,
-            times(got.median_seconds, None if base is None else base.median_seconds),
-            times(got.best_seconds, None if base is None else base.best_seconds),
-            times(got.as_it_is_seconds, None if base is None else base.as_it_is_seconds),
-            less(got.stored_bytes, None if variant == "plain" else got.raw_bytes),
-            less(got.held_bytes, None if base is None else base.held_bytes),
-            less(got.live_peak, None if base is None else base.live_peak),
-            less(got.resident_peak, None if base is None else base.resident_peak),
+            r["variant"],
+            *(ratio(r, f"{name}_seconds") for name in ("median", "mean", "best")),
+            less(r["stored_bytes"], base and base["raw_bytes"]),
+            less(r["live_peak"], base and base["live_peak"]),
+            less(r["resident_growth"], base and base["resident_growth"]),
         )
     return made
-
-
-def settings(job: Job) -> dict[str, Any]:
-    """All that a reader needs to know to compare with figures of their own."""
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-        "cores": os.cpu_count(),
-        "threads": job.threads,
-        "tiny": job.tiny,
-        "malloc": {"times": KEEPING, "resident, as_it_is_seconds": "as it is"},
-    }
-
-
-def chosen(names: list[str] | None, allowed: tuple[str, ...], what: str) -> list[str]:
-    for name in names or ():
-        if name not in allowed:
-            raise typer.BadParameter(f"unknown {what} {name!r}; allowed are {', '.join(allowed)}")
-    return list(dict.fromkeys(names or allowed))
-
-
-def kept(out: Path | None, measured: list[str]) -> list[dict[str, Any]]:
-    """Earlier results of the models that are not measured this time."""
-    if out is None or not out.exists():
-        return []
-    earlier: list[dict[str, Any]] = json.loads(out.read_text())["results"]
-    return [result for result in earlier if result["model"] not in measured]
 
 
 def main(
     model: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
     variant: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
     batch: Annotated[int, typer.Option(min=1)] = 16,
-    steps: Annotated[int, typer.Option(min=1, help="Timed steps, after the warm-up.")] = 5,
-    warmup: Annotated[int, typer.Option(min=0, help="Steps before them.")] = WARMUP,
-    repeats: Annotated[int, typer.Option(min=1, help="Processes, one after the other.")] = 3,
+    steps: Annotated[int, typer.Option(min=1, help="Timed steps, after the warm-up.")] = 10,
+    warmup: Annotated[int, typer.Option(min=0, help="Steps before them.")] = 6,
+    repeats: Annotated[int, typer.Option(min=1, help="Processes, one after the other.")] = 2,
     threads: Annotated[int, typer.Option(min=1)] = torch.get_num_threads(),
     tiny: Annotated[bool, typer.Option(help="Toy sizes: to see that it runs.")] = False,
+    missing: Annotated[bool, typer.Option(help="Leave out models that have results.")] = False,
     out: Annotated[Path | None, typer.Option(help="Else results/step.json; none if tiny.")] = None,
 ) -> None:
     """Measure every chosen model with every chosen variant."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=140)
-    variants = chosen(variant, VARIANTS, "variant")
+    for name in model or ():
+        if name not in NETWORKS:
+            raise typer.BadParameter(f"unknown model {name!r}; there are {', '.join(NETWORKS)}")
     if out is None and not tiny:
-        out = Path(__file__).parent / "results" / "step.json"
-    results = kept(out, chosen(model, MODELS, "model"))
-    for name in chosen(model, MODELS, "model"):
-        jobs = {
-            kind: Job(name, kind, batch, steps, threads, tiny, warmup, repeats) for kind in variants
-        }
-        found: dict[str, list[Outcome]] = {kind: [] for kind in variants}
-        failed: dict[str, str] = {}
+        out = FOLDER / "step.json"
+    console = Console(width=None if Console().is_terminal else 140)
+    for name in model or NETWORKS:
+        earlier = json.loads(out.read_text())["results"] if out and out.exists() else []
+        if missing and any(r["model"] == name for r in earlier):
+            continue
+        jobs = [
+            Job(name, each, batch, warmup, steps, threads, tiny)
+            for each in variant or variants(name)
+        ]
+        found: dict[Job, list[Outcome]] = {job: [] for job in jobs}
         for _ in range(repeats):
-            for kind, job in jobs.items():
-                if kind in failed:
-                    continue
-                try:
-                    found[kind].append(both(job))
-                except RuntimeError as error:
-                    console.print(f"{name}, {kind}: {error}", markup=False)
-                    failed[kind] = str(error).strip().splitlines()[-1]
-        outcomes = {kind: together(each) for kind, each in found.items() if kind not in failed}
-        results += [{**asdict(jobs[kind]), **asdict(got)} for kind, got in outcomes.items()]
-        results += [{**asdict(jobs[kind]), "error": why} for kind, why in failed.items()]
-        console.print(table(name, outcomes))
+            for job in jobs:
+                found[job].append(call_with({}, job))
+        results = [
+            {**asdict(job), "about": about(), **together(each)} for job, each in found.items()
+        ]
+        console.print(table(name, results))
         if out is not None:
-            text = json.dumps({"settings": settings(job), "results": results}, indent=1)
-            out.write_text(text + "\n")
-    if any("error" in result for result in results):
-        raise typer.Exit(1)
+            kept = [r for r in earlier if r["model"] != name]
+            write(out, {"results": kept + results})
 
 
 if __name__ == "__main__":

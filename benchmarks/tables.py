@@ -132,28 +132,74 @@ def _metric(name: str, value: float) -> str:
     return f"{value:.2f}" if name == "perplexity" else f"{value:.1%}"
 
 
-def step() -> str:
-    """One training step of each model: ratios to plain PyTorch."""
-    runs = [r for r in load("step")["results"] if "error" not in r]
+VARIANTS = {"actnn": "actnn, 2 bits", "actnn:bits=3": "actnn, 3 bits"}
+NETWORKS = {
+    "resnet50": "ResNet-50",
+    "vit_s16": "ViT-S/16",
+    "gpt": "GPT decoder",
+    "minilm_lora": "MiniLM, LoRA",
+    "vgg16": "VGG-16",
+    "resnet50_nchw": "ResNet-50, NCHW",
+}
+FACE = ("resnet50", "vit_s16", "gpt", "minilm_lora")
+
+
+def _steps() -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each result of the step benchmark, and plain's of the same network."""
+    runs = load("step")["results"]
     plain = {r["model"]: r for r in runs if r["variant"] == "plain"}
+    order = {name: at for at, name in enumerate(NETWORKS)}
+    return [(r, plain[r["model"]]) for r in sorted(runs, key=lambda r: order[r["model"]])]
+
+
+def _saved(r: dict[str, Any], plain: dict[str, Any]) -> str:
+    stored = r["stored_bytes"]
+    if stored is None:
+        return "-"
+    return f"{size(stored)} ({plain['raw_bytes'] / stored:.1f}×)"
+
+
+def _smaller(r: dict[str, Any], plain: dict[str, Any], key: str) -> str:
+    return f"{size(r[key])} ({plain[key] / r[key]:.1f}×)"
+
+
+def step() -> str:
+    """One training step of each network: ratios to plain PyTorch."""
     rows = []
-    for r in runs:
-        base = plain[r["model"]]
-        stored = r["stored_bytes"]
+    for r, plain in _steps():
+        times = (f"{r[key] / plain[key]:.2f}×" for key in ("median_seconds", "mean_seconds"))
         rows.append(
             [
-                r["model"],
-                r["variant"],
-                f"{r['best_seconds'] / base['best_seconds']:.2f}×",
-                f"{r['as_it_is_seconds'] / base['as_it_is_seconds']:.2f}×",
-                "-" if stored is None else size(stored),
-                "-" if stored is None else f"{base['raw_bytes'] / stored:.1f}×",
-                f"{size(r['live_peak'])} ({base['live_peak'] / r['live_peak']:.2f}×)",
-                f"{size(r['resident_peak'])} ({base['resident_peak'] / r['resident_peak']:.2f}×)",
+                NETWORKS[r["model"]],
+                VARIANTS.get(r["variant"], r["variant"]),
+                *times,
+                _saved(r, plain),
+                _smaller(r, plain, "live_peak"),
+                _smaller(r, plain, "resident_growth"),
             ]
         )
-    times = ["step time", "malloc as it is"]
-    header = ["model", "variant", *times, "saved", "smaller", "live peak", "resident peak"]
+    header = ["network", "method", "step time, median", "mean", "saved"]
+    return markdown([*header, "live peak", "resident growth"], rows)
+
+
+def face() -> str:
+    """The README's table: four networks, and what is smaller than plain's how many times."""
+    rows = []
+    for r, plain in _steps():
+        variant = r["variant"]
+        if r["model"] not in FACE or variant in ("plain", "lossless"):
+            continue
+        rows.append(
+            [
+                NETWORKS[r["model"]] if variant == "checkpoint" else "",
+                VARIANTS.get(variant, variant),
+                _saved(r, plain),
+                _smaller(r, plain, "live_peak"),
+                _smaller(r, plain, "resident_growth"),
+                f"{r['median_seconds'] / plain['median_seconds']:.2f}×",
+            ]
+        )
+    header = ["network", "method", "saved", "live peak", "resident growth", "step time"]
     return markdown(header, rows)
 
 
@@ -166,12 +212,12 @@ def heap() -> str:
             r["variant"],
             *(["as it is"] * 2 if r["thresholds_mib"] is None else map(str, r["thresholds_mib"])),
             f"{r['seconds'] / plain['seconds']:.2f}×",
-            f"{size(r['resident_peak'])} ({plain['resident_peak'] / r['resident_peak']:.2f}×)",
+            _smaller(r, plain, "resident_growth"),
         ]
         for r in runs
     ]
     thresholds = ["MMAP_THRESHOLD, MiB", "TRIM_THRESHOLD, MiB"]
-    return markdown(["variant", *thresholds, "step time", "resident peak"], rows)
+    return markdown(["variant", *thresholds, "step time", "resident growth"], rows)
 
 
 def codecs() -> str:
@@ -200,26 +246,35 @@ def overhead() -> str:
     return markdown(["one op more", "over plain", "Python calls", "instructions"], rows)
 
 
-def accuracy() -> str:
+def accuracy(name: str = "accuracy", peak: bool = False) -> str:
     """Full trainings on real data: mean ± deviation over seeds, and the difference to plain."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for run in load("accuracy")["runs"]:
+    for run in load(name)["runs"]:
         options = ", ".join(f"{name}={value}" for name, value in run["options"].items())
-        name = f"{run['method']}, {options}" if options else run["method"]
-        groups.setdefault((run["case"], name), []).append(run)
+        method = f"{run['method']}, {options}" if options else run["method"]
+        groups.setdefault((run["case"], method), []).append(run)
     rows = []
-    for (case, name), runs in groups.items():
+    for (case, method), runs in groups.items():
         plain = {r["seed"]: r["final"] for r in groups.get((case, "plain"), [])}
         finals = [r["final"] for r in runs]
         spread = f" ± {statistics.stdev(finals):.2%}" if len(finals) > 1 else ""
-        apart = [r["final"] - plain[r["seed"]] for r in runs if r["seed"] in plain]
-        against = f"{100 * statistics.mean(apart):+.2f}" if apart and name != "plain" else ""
+        apart = [100 * (r["final"] - plain[r["seed"]]) for r in runs if r["seed"] in plain]
+        against = f"{statistics.mean(apart):+.2f}" if apart and method != "plain" else ""
+        if against and len(apart) > 1:
+            against += f" ± {statistics.stdev(apart):.2f}"
         ratio = statistics.mean(r["ratio"] for r in runs)
         mean = f"{statistics.mean(finals):.2%}{spread}"
-        rows.append([case, name, str(len(runs)), mean, against, f"{ratio:.1f}×"])
+        rows.append([case, method, str(len(runs)), mean, against, f"{ratio:.1f}×"])
+        if peak:
+            rows[-1].append(size(max(r["live_peak"] for r in runs)))
     rows.sort(key=lambda row: (row[0], row[1] != "plain", row[1]))
     header = ["case", "method", "seeds", "test accuracy", "points against plain", "saved, smaller"]
-    return markdown(header, rows)
+    return markdown(header + ["live peak"] * peak, rows)
+
+
+def finetune() -> str:
+    """A pretrained encoder, fine-tuned: as `accuracy`, and the live peak of a step."""
+    return accuracy("finetune", peak=True)
 
 
 def sites() -> str:
@@ -302,12 +357,14 @@ TABLES: dict[str, Callable[[], str]] = {
     "tasks": tasks,
     **{f"compare_{case}": partial(one_task, case) for case in CASES},
     "accuracy": accuracy,
+    "finetune": finetune,
     "sites": sites,
     "ratios": ratios,
     "bounded": bounded,
     "bounded_all": lambda: bounded(()),
     "search": search,
     "step": step,
+    "face": face,
     "heap": heap,
     "codecs": codecs,
     "overhead": overhead,

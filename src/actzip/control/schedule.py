@@ -2,8 +2,8 @@
 
 A look is worth as much as what it tells has changed since the last one. Early in training that goes
 by the logarithm of the step, and a bound or a spread of bits that is two sevenths older than it was
-made for is still a good one. So looks come at steps 0 to 7, then two sevenths further each time, and
-at last every `interval` steps: with 200 that is 28 in the first 1000 steps.
+made for is still a good one. So looks come at steps 0 to 7, then two sevenths further each time,
+and at last every `interval` steps: with 200 that is 28 in the first 1000 steps.
 """
 
 from __future__ import annotations
