@@ -34,8 +34,13 @@ def hooked(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> It
         yield
 
 
-#: Functions that compare what they saved for equality: no method has an error in that.
-_COMPARES = ("min", "max", "amin", "amax", "aminmax", "median", "nanmedian", "norm", "vector_norm")
+#: Functions that only compare what they saved, for equality or with bounds: no method has an error
+#: in that.
+_COMPARES = {
+    *("min", "max", "amin", "amax", "aminmax", "median", "nanmedian", "norm", "vector_norm"),
+    *("relu", "relu_", "relu6", "hardtanh", "hardtanh_", "leaky_relu", "leaky_relu_", "threshold"),
+    *("clamp", "clamp_", "clamp_min", "clamp_max", "clip", "hardshrink", "softshrink"),
+}
 #: Copies, which come back with the errors of what they are copies of.
 _COPIES = ("to", "type", "type_as", "bfloat16", "half", "float", "double", "clone", "contiguous")
 #: What a method that derives makes again from values with errors; their slopes are about 1.
