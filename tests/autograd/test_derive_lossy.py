@@ -253,6 +253,16 @@ def test_what_is_bounded_is_not_made_again_from_values_far_beyond_the_bounds(nam
     assert float((ours - plain).norm()) <= 0.1 * float(plain.norm())
 
 
+def test_a_bounded_function_of_complex_numbers_is_left_alone() -> None:
+    x = torch.randn(64, 96, dtype=torch.complex64)
+    with actzip.compress(method=FINE, min_bytes=0, derive=True):
+        a = x.clone().requires_grad_()
+        (found,) = torch.autograd.grad((a * 1).tanh().abs().sum(), a)
+    b = x.clone().requires_grad_()
+    (plain,) = torch.autograd.grad((b * 1).tanh().abs().sum(), b)
+    torch.testing.assert_close(found, plain, atol=0.02, rtol=0.02)
+
+
 def test_a_sum_of_two_stored_tensors_is_stored() -> None:
     class Residual(nn.Module):
         def __init__(self) -> None:

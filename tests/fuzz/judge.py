@@ -89,7 +89,7 @@ def judge(program: Program, lossy: tuple[str, ...] = ()) -> list[Failure]:
         same = run(program, around=snapshots)
         if plain.raised or same.raised or _differing(plain, same):
             return []
-    if _reads_undrawn(program):
+    if _reads_undrawn(program) or _reads_nothing(program):
         return []
     for name, method in EXACT.items():
         found += _exact(program, plain, name, method)
@@ -164,6 +164,13 @@ def _reads_undrawn(program: Program) -> bool:
     return any(
         "rrelu" in line.text and any(w in line.text for w in early) for line in program.lines
     )
+
+
+def _reads_nothing(program: Program) -> bool:
+    """The gradient of `sgn` is a tensor without memory, which GroupNorm's backward reads all the
+    same: plain PyTorch gives what was at some address (2.13: NaN in one run, 1e24 in the next)."""
+    text = program.source()
+    return "sgn" in text and ("group_norm(" in text or "GroupNorm(" in text)
 
 
 def _compare(

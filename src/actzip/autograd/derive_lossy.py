@@ -29,6 +29,7 @@ from actzip.codecs import Dithered
 from actzip.codecs.base import Payload
 from actzip.codecs.unsettled import reading_is_free
 from actzip.methods.base import STRENGTH, Role
+from actzip.planning import is_fake
 
 _FAR = 4.0  #: times the error of a code of the result itself, from where on that is stored instead
 _CLOSE = 0.02  #: an error in parts of the result that is small whatever the code
@@ -140,7 +141,9 @@ class _Search:
         """Whether it may magnify errors beside its result; where to read that is free."""
         self.steep = self.steep or call.narrow
         moments = call.args[1 : 1 + MOMENTS.get(call.function, 0)]
-        if moments and not self.steep and reading_is_free(moments[0].device):
+        if not moments or self.steep or is_fake(moments[0]):
+            return
+        if reading_is_free(moments[0].device):
             self.steep = is_steep(*moments)
 
     def _has_bits(self, key: Key) -> bool:
