@@ -198,15 +198,16 @@ CONSTANT: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("name", CONSTANT)
-@pytest.mark.parametrize("rows", [1, 64])
+@pytest.mark.parametrize(("rows", "size"), [(1, 1.0), (64, 1.0), (64, 0.01)])
 def test_a_norm_of_constant_rows_gives_what_is_read_behind_it_no_noise(
-    name: str, rows: int
+    name: str, rows: int, size: float
 ) -> None:
     """What a constant row gives is 0, and what reads it has a gradient that is 0: it was the code's
     error times 316, the root of eps. Constant are all rows, or one that shares a group."""
     norm = CONSTANT[name]
     x = X.clone()
     x[:rows] = 0 if name == "rms" else torch.arange(rows).div(16)[:, None]
+    x *= size
 
     def run() -> Tensor:
         a = x.clone().requires_grad_()

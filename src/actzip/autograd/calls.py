@@ -169,10 +169,10 @@ def _is_narrow(out: Tensor, args: tuple[Any, ...]) -> bool:
         return False  # complex tensors are in no code
     if not reading_is_free(out.device) or is_fake(out):
         return False
-    return x is out or not _peak(out) >= _NARROW * _peak(x)
+    return x is out or not peak(out) >= _NARROW * peak(x)
 
 
-def _peak(t: Tensor) -> float:
+def peak(t: Tensor) -> float:
     least, most = t.detach().aminmax()
     return max(abs(float(least)), abs(float(most)))
 
