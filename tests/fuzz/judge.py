@@ -4,8 +4,10 @@
 - Where plain PyTorch refuses a graph because a saved tensor was edited in place, actzip refuses it
   too, or gives what a clone of each saved tensor before the edit gives.
 - Lossy methods leave all that forward computes as it is; their gradients err by no more than ten
-  times what noise of the size of their step, put on every saved tensor of the plain run, makes
-  them err: in the worst of three draws, or of thirty where a program magnifies noise.
+  times what noise of the size of their step, put on the saved tensors of the plain run, makes them
+  err: in the worst of three draws with noise on all of them, or of thirty, or of sixty more that
+  leave out each tensor half the time. What has no rule is kept exactly: a divisor that is nearly 0
+  still is, and noise on all of them hides how much it magnifies the noise of others.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from actzip.codecs import Bounded, Group, Keep
 from actzip.methods import ACGC, ActNN, Auto, Comet, Division, Fixed, Lossless
-from fuzz.program import Outcome, Program, Raised, run
+from fuzz.program import Around, Outcome, Program, Raised, run
 from fuzz.references import cloned, hooked, noise, snapshots
 
 EXACT: dict[str, Any] = {"lossless": Lossless(), "keep": Fixed(Keep(), Keep())}
@@ -60,7 +62,9 @@ _NOISE = 0.012  #: 1/255 for the step, 1/128 for the rounding of its ends
 #: The noise of the others, as a share of the peak and by itself; before `auto` knows anything it
 #: has codes of 4 bits, 1/15.
 _STEPS = {"bounded": (0.0, _ERROR), **dict.fromkeys(_FREE, (0.07, 0.0))}
-_DRAWS = (3, 30)  #: of noise; the second where the first say that a method errs too much
+#: Draws of noise, and whether it is on all that is saved; each where those before say that a method
+#: errs too much.
+_DRAWS = ((3, True), (30, True), (60, False))
 _SLACK = 10.0  #: how much more than noise in plain PyTorch a method may err
 _EDIT = re.compile(r"\w_\(|[-+*/]=|\] = |\bout=")
 _BACKWARD = re.compile(r"autograd\.(grad|functional)|torch\.func\.")
@@ -85,7 +89,7 @@ def judge(program: Program, lossy: tuple[str, ...] = ()) -> list[Failure]:
         same = run(program, around=snapshots)
         if plain.raised or same.raised or _differing(plain, same):
             return []
-    if _reads_undrawn(program):
+    if _reads_undrawn(program) or _reads_nothing(program):
         return []
     for name, method in EXACT.items():
         found += _exact(program, plain, name, method)
@@ -128,16 +132,24 @@ def _lossy(program: Program, plain: Outcome, name: str, method: Any) -> list[Fai
         return [Failure(name, "values of forward differ", _show(differing, expected, ours))]
     if program.wild or not _is_finite(expected):
         return _compare(name, expected, ours, None)
-    step = _STEPS.get(name, (_NOISE, 0.0))
     found: list[Failure] = []
-    for draws in _DRAWS:
-        noisy = [run(program, around=noise(k, *step), stop=stop) for k in range(draws)]
+    noisy: list[Outcome] = []
+    for draws, everywhere in _DRAWS:
+        noisy += [run(program, around=_noise(name, k, everywhere), stop=stop) for k in range(draws)]
         if any(n.raised or not _is_finite(n) or not _same_shapes(n, expected) for n in noisy):
             return []  # x[grad > 0.2] has another length
         found = _compare(name, expected, ours, noisy)
         if not found:
             break
     return found
+
+
+def _noise(name: str, seed: int, everywhere: bool) -> Around:
+    """Of the size of a method's errors."""
+    share, error = _STEPS.get(name, (_NOISE, 0.0))
+    remembers = name.startswith(("acgc", "comet"))
+    how = {"derives": derives(name) is True, "remembers": remembers, "all_of_it": everywhere}
+    return noise(seed, share, error, **how)
 
 
 def _before_edits(program: Program, ours: Outcome) -> Outcome:
@@ -152,6 +164,13 @@ def _reads_undrawn(program: Program) -> bool:
     return any(
         "rrelu" in line.text and any(w in line.text for w in early) for line in program.lines
     )
+
+
+def _reads_nothing(program: Program) -> bool:
+    """The gradient of `sgn` is a tensor without memory, which GroupNorm's backward reads all the
+    same: plain PyTorch gives what was at some address (2.13: NaN in one run, 1e24 in the next)."""
+    text = program.source()
+    return "sgn" in text and ("group_norm(" in text or "GroupNorm(" in text)
 
 
 def _compare(

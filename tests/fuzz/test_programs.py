@@ -6,17 +6,21 @@ ACTZIP_FUZZ=n runs n times as many; `make fuzz` runs them for as long as is want
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from actzip.autograd.stored import Stored
+from actzip.autograd.tensor_store import TensorStore
 from actzip.codecs import Bounded, Group
+from actzip.codecs.base import Payload
 from actzip.methods import Fixed, Lossless
 from fuzz.generate import generate
-from fuzz.judge import LOSSY, _is_forward, judge
+from fuzz.judge import EXACT, LOSSY, _is_forward, judge
 from fuzz.program import Line, Program, run, thresholds
 from fuzz.references import snapshots
 from fuzz.shrink import shrink
@@ -282,3 +286,65 @@ def test_a_printed_program_runs(form: str) -> None:
     program = replace(next(p for p in map(generate, range(99)) if not run(p).raised), form=form)
     with thresholds(low=True):  # it sets them itself, and they are put back
         exec(compile(program.source(), "<printed>", "exec"), {"__name__": "printed"})
+
+
+# -- the judge reports defects -------------------------------------------------------------------
+
+
+def _flip_signs(t: Tensor) -> Tensor:
+    out = t.clone()
+    out.view(-1)[::4].neg_()
+    return out
+
+
+def _one_further(t: Tensor) -> Tensor:
+    return t.roll(1, -1) if t.dim() else t
+
+
+def _defective(damage: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored in a code comes back damaged."""
+    decode = Stored.decode
+
+    def damaged(self: Stored, payload: Payload) -> Tensor:
+        return damage(decode(self, payload).contiguous())
+
+    monkeypatch.setattr(Stored, "decode", damaged)
+
+
+METHODS_JUDGED = ("group", "acgc", "division", "actnn")
+CURVED = ("v1 = torch.sin(x1)", "v2 = v1 * v1.cos()")
+MASKED = ("v1 = x1 * 2", "v2 = torch.relu(v1) + F.hardtanh(v1)")
+#: What it does, to which program, and which of the exact methods decode anything in that.
+DEFECTS: dict[str, tuple[Callable[[Tensor], Tensor], tuple[str, ...], tuple[str, ...]]] = {
+    "every fourth sign": (_flip_signs, CURVED, ("keep",)),
+    "all one place further": (_one_further, CURVED, ("lossless", "keep")),
+    "a mask one place further": (_one_further, MASKED, ("lossless", "keep")),
+}
+
+
+def _reported(program: Program) -> dict[str, str]:
+    return {f.method: f.kind for f in judge(program, METHODS_JUDGED)}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_of_what_is_stored_is_reported(
+    monkeypatch: pytest.MonkeyPatch, defect: str
+) -> None:
+    damage, body, methods = DEFECTS[defect]
+    program = _program(*body, tail="g0 = torch.autograd.grad(total(v2), x1)")
+    assert _reported(program) == {}
+    _defective(damage, monkeypatch)
+    exact = {name: "gradient differs" for name in methods if name in EXACT}
+    assert _reported(program) == {**exact, **dict.fromkeys(METHODS_JUDGED, "too far off")}
+
+
+def test_a_tensor_that_is_taken_for_what_it_was_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tail = "g0 = torch.autograd.grad(total(v3), x1)"
+    edits = ("v1 = x1.sin()", "v2 = x1 * v1", "v1.data.mul_(-2)", "v3 = x1 * v1")
+    program = replace(_program(*edits, tail=tail), silent=True)
+    assert _reported(program) == {}
+    monkeypatch.setattr(TensorStore, "is_same", lambda *_: True)
+    exact = dict.fromkeys(EXACT, "gradient differs")
+    assert _reported(program) == {**exact, **dict.fromkeys(METHODS_JUDGED, "too far off")}

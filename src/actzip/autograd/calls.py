@@ -35,6 +35,7 @@ from actzip.autograd.slots.derivations import (
     repeats,
 )
 from actzip.codecs.unsettled import reading_is_free
+from actzip.planning import is_fake
 
 SNAPSHOT = 1 << 16  #: parameters and constants up to so many bytes are copied into a call
 _NARROW = 1 / 16  #: of the peak of what an op reads: where its result has less, errors may not fit
@@ -164,12 +165,14 @@ class Calls:
 def _is_narrow(out: Tensor, args: tuple[Any, ...]) -> bool:
     """An edit in place left nothing to compare with: that may be so."""
     x = args[0] if args else None
-    if not isinstance(x, Tensor) or not out.numel() or not reading_is_free(out.device):
+    if not isinstance(x, Tensor) or x.is_complex() or not out.numel():
+        return False  # complex tensors are in no code
+    if not reading_is_free(out.device) or is_fake(out):
         return False
-    return x is out or not _peak(out) >= _NARROW * _peak(x)
+    return x is out or not peak(out) >= _NARROW * peak(x)
 
 
-def _peak(t: Tensor) -> float:
+def peak(t: Tensor) -> float:
     least, most = t.detach().aminmax()
     return max(abs(float(least)), abs(float(most)))
 

@@ -13,7 +13,7 @@ import functools
 import torch
 from torch import Tensor
 
-from actzip.autograd.calls import Call, Calls, Operand, relu
+from actzip.autograd.calls import Call, Calls, Operand, peak, relu
 from actzip.autograd.copies import Copies
 from actzip.autograd.decision import Saved
 from actzip.autograd.derivation import Derivation, Part
@@ -29,6 +29,7 @@ from actzip.codecs import Dithered
 from actzip.codecs.base import Payload
 from actzip.codecs.unsettled import reading_is_free
 from actzip.methods.base import STRENGTH, Role
+from actzip.planning import is_fake
 
 _FAR = 4.0  #: times the error of a code of the result itself, from where on that is stored instead
 _CLOSE = 0.02  #: an error in parts of the result that is small whatever the code
@@ -54,7 +55,7 @@ class DeriveLossy:
             return None
         search = _Search(self._calls, self._store, unit, saved.row.role)
         found = search.derivation(call, key, 0)
-        if found is None or (search.steep and not _is_close(found, call, unit)):
+        if found is None or (search.is_doubtful(unit) and not _is_close(found, call, unit)):
             return None
         for source in found.sources:
             source.copied = True  # autograd's own tensor must not take its place: edits reach that
@@ -89,7 +90,7 @@ class DeriveLossy:
         if made is None or self._store.is_exposed(key):
             return None
         made = derivation(made, codec, call)
-        if search.steep and not _is_close(made, call, unit):
+        if search.is_doubtful(unit) and not _is_close(made, call, unit):
             return None
         stored.copied = True  # as in `find`
         return made, search.role
@@ -116,7 +117,8 @@ class _Search:
         self._numel = t.numel()
         self._copied = t.numel() * t.element_size() // SHARE  # bytes that may still be copied
         self.role = Role.NONLINEAR  #: the weakest of what it is made from
-        self.steep = False  #: an op on the way may magnify errors
+        self._steep = False  # an op on the way may magnify errors
+        self._norms = False  # one on the way is a norm
 
     def derivation(self, call: Call, key: Key, depth: int) -> Derivation | None:
         """How to make the result of this call, which has this key."""
@@ -138,10 +140,17 @@ class _Search:
 
     def _note(self, call: Call) -> None:
         """Whether it may magnify errors beside its result; where to read that is free."""
-        self.steep = self.steep or call.narrow
+        self._steep = self._steep or call.narrow
         moments = call.args[1 : 1 + MOMENTS.get(call.function, 0)]
-        if moments and not self.steep and reading_is_free(moments[0].device):
-            self.steep = is_steep(*moments)
+        if not moments or self._steep or is_fake(moments[0]):
+            return
+        if reading_is_free(moments[0].device):
+            self._norms, self._steep = True, is_steep(*moments)
+
+    def is_doubtful(self, t: Tensor) -> bool:
+        """Whether the tensor may be small beside the errors of what is made from codes: of a norm's
+        rows that are not flat the peak is at least 1."""
+        return self._steep or (self._norms and peak(t) < 1)
 
     def _has_bits(self, key: Key) -> bool:
         """Whether the mask of the ReLU with this result is there; it is written if it waits."""
