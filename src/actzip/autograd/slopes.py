@@ -59,6 +59,7 @@ def unevenness(stored: Stored, x: Tensor) -> Uneven | None:
     def of(first: int, last: int) -> Tensor:
         largest, unit = codec.max_error(x[first:last]), even.max_error(x[first:last])
         assert largest is not None, "it told the first sample's"
+        assert unit is not None, "it told the first sample's"
         return (largest / unit).square().float()
 
     return of
