@@ -68,8 +68,8 @@ def test_a_compiled_model_is_stored_as_an_eager_one_is(method: str) -> None:
     model = Small()
     plain = copy.deepcopy(model)
     derive = False if method == "auto" else None  # which graphs leave to their partitioner
-    expected, noise, _ = _trained(plain, plain, METHODS[method], 7, derive)
-    stats, off, told = _trained(model, _compiled(model, "wrapped"), METHODS[method], 7)
+    expected, noise, _ = _trained(plain, plain, METHODS[method], 9, derive)
+    stats, off, told = _trained(model, _compiled(model, "wrapped"), METHODS[method], 9)
     coded = {row.name for row in stats.sites if row.role.value in ("linear", "nonlinear")}
     assert coded <= told
     assert stats.stored_bytes == pytest.approx(expected.stored_bytes, rel=0.1)

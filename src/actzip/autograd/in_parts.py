@@ -9,8 +9,9 @@ from torch import Tensor
 
 from actzip.autograd.recipe import Reader
 from actzip.control.backward import Backward, ErrorWeights, in_rows, of_samples, some
+from actzip.control.batchnorm_trail import Uneven
 from actzip.control.error import error_weights
-from actzip.control.reading import InParts
+from actzip.control.reading import InParts, part_of
 
 
 def in_parts(b: Backward, reader: Reader) -> tuple[InParts, Tensor] | None:
@@ -33,10 +34,19 @@ def _of(b: Backward, cut: tuple[str, ...], first: int, last: int) -> ErrorWeight
     return w
 
 
-def times(w: ErrorWeights | InParts, uneven: Tensor) -> ErrorWeights | InParts:
-    if not isinstance(w, ErrorWeights):
-        return lambda first, last: _scaled(w(first, last), uneven[first:last])
-    return _scaled(w, uneven)
+def times(w: ErrorWeights | InParts, x: Tensor, uneven: Uneven) -> InParts:
+    """The weights of a code with errors of several sizes."""
+    if isinstance(w, ErrorWeights):
+        return lambda first, last: _scaled(_cut(w, x, first, last), uneven(first, last))
+    return lambda first, last: _scaled(w(first, last), uneven(first, last))
+
+
+def _cut(w: ErrorWeights, x: Tensor, first: int, last: int) -> ErrorWeights:
+    """The weights of some samples; the worst case, which is of all, with the first."""
+    own, travels = (part_of(t, x, first, last) for t in (w.parameter, w.input))
+    if first:
+        return ErrorWeights(own, travels)
+    return ErrorWeights(own, travels, w.worst_parameter, w.worst_input)
 
 
 def _scaled(w: ErrorWeights, uneven: Tensor) -> ErrorWeights:

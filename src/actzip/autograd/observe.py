@@ -195,7 +195,7 @@ def _reading(b: Backward, w: ErrorWeights | InParts, x: Tensor, stored: Stored) 
     grouping = stored.value.codec.grouping()
     uneven = unevenness(stored, x)
     if uneven is not None:
-        w = times(w, uneven)
+        w = times(w, x, uneven)
     groups = None if grouping is None else Groups(grouping[0], by_sample=grouping[1])
     return reading(b, w, x, groups)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from actzip.autograd.derivation import Derivation
 from actzip.autograd.stored import Stored
 from actzip.codecs.base import Payload
+from actzip.control.batchnorm_trail import Uneven
 from actzip.methods.base import Role
 
 
@@ -34,17 +35,31 @@ def slopes(
     with torch.enable_grad():
         leaves = {s: x.detach().requires_grad_() for s, x in values.items()}
         y = derived.tensor(leaves)
-        root = w.expand(y.shape).clamp(min=0).sqrt().to(y.dtype)
+        # weights of a convolution are the same for all channels: expanded last, they take no room
+        root = w.clamp(min=0).sqrt().to(y.dtype).expand(y.shape)
         grads = torch.autograd.grad(y, list(leaves.values()), root, allow_unused=True)
-    pairs = zip(leaves, grads, strict=True)
-    return {s: g.float().square() for s, g in pairs if g is not None}
+    del y, root  # what y was made by goes before squares are made
+    found = {s: g for s, g in zip(leaves, grads, strict=True) if g is not None}
+    del grads
+    for s in found:
+        found[s] = found[s].float().square()
+    return found
 
 
-def unevenness(stored: Stored, x: Tensor) -> Tensor | None:
-    """Error variance of each element of x, as decoded, in parts of that of the even code; None
-    where that is the same for all."""
+def unevenness(stored: Stored, x: Tensor) -> Uneven | None:
+    """Error variance of each element of x, as decoded, in parts of that of the even code, for some
+    samples at a time; None where that is the same for all."""
     codec = stored.value.codec if isinstance(stored.value, Payload) else None
     if codec is None or codec.even() == codec:
         return None
-    largest, unit = codec.max_error(x), codec.even().max_error(x)
-    return None if largest is None or unit is None else (largest / unit).square().float()
+    even = codec.even()
+    if codec.max_error(x[:1]) is None or even.max_error(x[:1]) is None:
+        return None
+
+    def of(first: int, last: int) -> Tensor:
+        largest, unit = codec.max_error(x[first:last]), even.max_error(x[first:last])
+        assert largest is not None, "it told the first sample's"
+        assert unit is not None, "it told the first sample's"
+        return (largest / unit).square().float()
+
+    return of

@@ -31,6 +31,10 @@ _CONV_WEIGHT: dict[int, Callable[..., Tensor]] = {
 }
 
 
+#: Numbers for the elements of some samples, from the first to the last (not included).
+Uneven = Callable[[int, int], Tensor]
+
+
 @dataclass(frozen=True)
 class Trail:
     """What a BatchNorm leaves for the op that made its input."""
@@ -39,10 +43,10 @@ class Trail:
     weight: Tensor  #: of each channel: E‖ΔgX's common part‖²·M = s²·weight
 
 
-def trail(b: Backward, uneven: Tensor | None = None) -> Trail | None:
+def trail(b: Backward, uneven: Uneven | None = None) -> Trail | None:
     """From the backward of a BatchNorm in training; None of any other op.
 
-    `uneven`: the error variance of each element in parts of s², if they differ.
+    `uneven`: the error variance of the elements of some samples in parts of s², if they differ.
     """
     if b.op.kind is not Kind.BATCH_NORM or not b.gives(0):
         return None
@@ -56,7 +60,7 @@ def trail(b: Backward, uneven: Tensor | None = None) -> Trail | None:
     energy = torch.zeros_like(r)
     for i, j in chunks(b.x.shape[0], b.x.numel()):
         squares = b.outer[i:j].to(r.dtype).square()
-        energy += (squares if uneven is None else squares * uneven[i:j]).sum(rest)
+        energy += (squares if uneven is None else squares * uneven(i, j)).sum(rest)
     gamma = b.saved.get("weight")
     scale = r * r if gamma is None else r * r * gamma.float()
     return Trail(normal, scale.square() * energy)

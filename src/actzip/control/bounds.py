@@ -141,7 +141,7 @@ class _Flat:
         self.q, self.t = (_joined([pair[i] for pair in pairs]) for i in (0, 1))
         self.layer, self.channel = _entries(self.home, first, self.size)
         self.sends = self.by_layer(self.t > 0) > 0  # layers whose input's noise travels on
-        self.noisy = np.bincount(self.home, self.sends, len(self.names)) > 0
+        self.noisy = _sums(self.home, self.sends, len(self.names)) > 0
 
         known = [
             (place[s], self.layers[to], h)
@@ -161,8 +161,7 @@ class _Flat:
 
     def by_layer(self, entries: NDArray[Any]) -> Floats:
         """Sums of what each layer's entries have."""
-        found: Floats = np.bincount(self.layer, entries, len(self.layers))
-        return found
+        return _sums(self.layer, entries, len(self.layers))
 
     def by_site(self, channels: Floats) -> dict[str, Floats]:
         """What each site's channels have."""
@@ -170,7 +169,7 @@ class _Flat:
 
     def saved(self, errors: Floats) -> float:
         """Bits that these bounds save, but for a constant and a factor."""
-        sums = np.bincount(self.site, np.log(errors), len(self.names))
+        sums = _sums(self.site, np.log(errors), len(self.names))
         return float(self.elements @ (sums / self.size))
 
 
@@ -215,7 +214,7 @@ class _Problem:
         one that was read: it ends in parameters at once, of which it is all the noise."""
         known = self.reach.any(0) | self.reach_ends.any(0)
         lost = np.flatnonzero(self.flat.noisy & ~known)
-        self.reach_ends = np.vstack([self.reach_ends, np.eye(len(known))[lost]])
+        self.reach_ends = np.vstack([self.reach_ends, np.eye(len(self.flat.names))[lost]])
         self.ends = np.append(self.ends, np.full(len(lost), ends))
 
     def errors(self) -> list[Floats]:
@@ -256,7 +255,7 @@ class _Problem:
         found = np.full(len(f.peak), np.inf)
         np.minimum.at(found, f.channel, _quotient(allowed[f.layer], f.q))
         # channels that nothing limits, beside others: as far as they can matter
-        finite = np.bincount(f.site, np.isfinite(found), len(f.names)) > 0
+        finite = _sums(f.site, np.isfinite(found), len(f.names)) > 0
         return np.where(finite[f.site], np.minimum(found, f.peak**2), found)
 
     def _rest(self, share: Floats) -> Floats:
@@ -278,11 +277,11 @@ class _Problem:
         if not len(f.maker):
             return kept, scale
         each = np.where(f.h > 0, squares[f.crossed], 0.0) * f.h / 3
-        left = np.bincount(f.trail, each, len(f.maker))
+        left = _sums(f.trail, each, len(f.maker))
         need = _quotient(left, f.tolerance[f.below])  # inf where nothing is tolerated
         need = np.where(np.isfinite(need), need, 0.0)
-        total = np.bincount(f.below, need, len(f.layers))
-        above = np.bincount(f.below, f.elements[f.maker], len(f.layers))
+        total = _sums(f.below, need, len(f.layers))
+        above = _sums(f.below, f.elements[f.maker], len(f.layers))
         best = (1 - share) * above / (above + f.elements[f.home])
         kept = np.where(total > 0, np.minimum(total, best), 0.0)
         part = np.divide(kept, total, out=np.ones_like(total), where=total > 0)
@@ -330,4 +329,10 @@ class _Problem:
 
 def _quotient(a: Floats, b: Floats) -> Floats:
     """a/b, and inf where b is 0."""
-    return np.divide(a, b, out=np.full(len(a), np.inf), where=b > 0)
+    found: Floats = np.divide(a, b, out=np.full(len(a), np.inf), where=b > 0)
+    return found
+
+
+def _sums(place: NDArray[np.intp], values: NDArray[Any], count: int) -> Floats:
+    """Of the values at each of `count` places."""
+    return np.bincount(place, values, count).astype(np.float64)

@@ -42,7 +42,8 @@ def cautious(
         ratios = [s / w for w, s in sums if w > 0]
         if ratios:
             lowered = middle.numbers[name] * power * lowest(ratios)
-            signals[name + "_signal"] = torch.tensor(lowered, dtype=torch.float64)
+            # not on the user's default device
+            signals[name + "_signal"] = torch.tensor(lowered, dtype=torch.float64, device="cpu")
     return replace(middle, **signals)
 
 

@@ -213,7 +213,7 @@ def reading(
             count = there.flatten(1).sum(1).clamp(min=1)
             mean_range[first : first + step] = ((ranges * there).flatten(1).sum(1) / count).cpu()
         if isinstance(w, ErrorWeights):
-            weights = _part(w.parameter, x, first, step), _part(w.input, x, first, step)
+            weights = tuple(part_of(t, x, first, first + step) for t in (w.parameter, w.input))
         else:
             some = w(first, first + part.shape[0])
             weights, found = (some.parameter, some.input), (some.worst_parameter, some.worst_input)
@@ -274,13 +274,13 @@ def _added(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return b if a is None else a if b is None else a + b.detach().double().cpu()
 
 
-def _part(weight: Tensor | None, x: Tensor, first: int, step: int) -> Tensor | None:
+def part_of(weight: Tensor | None, x: Tensor, first: int, last: int) -> Tensor | None:
     """The weights of some samples; one row of weights may stand for all of them."""
     if weight is None:
         return None
     while weight.dim() < x.dim():
         weight = weight.unsqueeze(0)
-    return weight[first : first + step] if weight.shape[0] > 1 else weight
+    return weight[first:last] if weight.shape[0] > 1 else weight
 
 
 def _worst(bound: Tensor | None, sums: Sums, x: Tensor, channels: int) -> Tensor:
