@@ -88,7 +88,15 @@ def _slot(saved: Node, found: Effect, op: Node) -> tuple[str, str, bool]:
         results = [slot for slot in (*mine, "output", "result", "result0") if slot in known.slots]
         return node, results[0] if results else found.slot, True
     slot = found.slot if found.slot in known.slots else names.slot_for(target, found.role)
+    alone = sum(rule.role is found.role for rule in known.slots.values()) == 1
+    if slot and alone and target is not op.target and not _is_inside(tensor, op):
+        return node, slot, True  # the input of an op that was taken apart
     return (node, slot, False) if slot else (found.node, found.slot, False)
+
+
+def _is_inside(tensor: Node, op: Node) -> bool:
+    """Whether it is made on the way to the result of an op that was taken apart."""
+    return tensor.meta.get("seq_nr") == op.meta.get("seq_nr") and whole(tensor) is whole(op)
 
 
 def _is_result(tensor: Node, op: Node) -> bool:
