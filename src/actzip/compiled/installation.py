@@ -174,7 +174,7 @@ def _once(message: str) -> None:
 def _uuid() -> str:
     """What compiled code depends on beside the graph: a part of the key of every cache."""
     wishes = [front.wish() for front in _current()]
-    return f"{_FORMAT} {[(wish.key, str(wish.root)) for wish in wishes]}"
+    return f"{_FORMAT} {[(wish.key, str(wish.root), wish.derives) for wish in wishes]}"
 
 
 def _install() -> None:
