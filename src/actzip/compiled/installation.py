@@ -84,7 +84,7 @@ def forget_compiled() -> None:
     if reset is None or not compiler.compiled_anything():
         return
     with _lock:
-        running = [front for front in _fronts if front.graphs]
+        running = [front for front in _fronts if front.has_graphs]
         if any(front.forgotten >= _MOST for front in running):
             _once(
                 f"graphs of a session were compiled again {_MOST} times because other sessions "
