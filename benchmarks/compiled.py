@@ -94,7 +94,9 @@ def settings(way: str) -> Iterator[None]:
 
 
 def saved_bytes(y: Tensor, model: nn.Module) -> int:
-    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    """Parameters are left out, and copies of them that a compiler lays out in another way."""
+    weights = list(model.parameters())
+    own = {p.untyped_storage().data_ptr() for p in weights}
     found: dict[int, int] = {}
     stack, seen = [y.grad_fn], set()
     while stack:
@@ -103,6 +105,8 @@ def saved_bytes(y: Tensor, model: nn.Module) -> int:
             continue
         seen.add(node)
         for t in getattr(node, "saved_tensors", ()):
+            if any(t.shape == p.shape and torch.equal(t, p) for p in weights):
+                continue
             storage = t.untyped_storage()
             found[storage.data_ptr()] = storage.nbytes()
         stack += [parent for parent, _ in node.next_functions]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import actzip
 from actzip.autograd.uncompiled import is_uncompiled
+from actzip.tasks.models.resnet import resnet8
 from compiled.nets import error, gradients
 
 
@@ -49,12 +50,10 @@ def _compiled(model: nn.Module, how: str) -> nn.Module:
     return torch.compile(model, backend="aot_eager", fullgraph=True)  # type: ignore[return-value]
 
 
-def _trained(
-    model: nn.Module, call: nn.Module, method: Any, steps: int, derive: bool | None = None
-) -> tuple[Any, Any, Any]:
+def _trained(model: nn.Module, call: nn.Module, method: Any, steps: int) -> tuple[Any, Any, Any]:
     """The last pass that nobody looked at: its numbers, its error, and what the looks told."""
     exact = gradients(copy.deepcopy(model), X)
-    with actzip.compress(model, method, min_bytes=0, derive=derive) as session:
+    with actzip.compress(model, method, min_bytes=0) as session:
         for _ in range(steps):
             ours = gradients(call, X)
             assert not is_uncompiled()
@@ -67,14 +66,49 @@ def _trained(
 def test_a_compiled_model_is_stored_as_an_eager_one_is(method: str) -> None:
     model = Small()
     plain = copy.deepcopy(model)
-    derive = False if method == "auto" else None  # which graphs leave to their partitioner
-    expected, noise, _ = _trained(plain, plain, METHODS[method], 9, derive)
+    expected, noise, _ = _trained(plain, plain, METHODS[method], 9)
     stats, off, told = _trained(model, _compiled(model, "wrapped"), METHODS[method], 9)
-    coded = {row.name for row in stats.sites if row.role.value in ("linear", "nonlinear")}
-    assert coded <= told
+    coded = [row for row in stats.sites if row.role.value in ("linear", "nonlinear")]
+    assert {row.name for row in coded if not row.derived_from} <= told
     assert stats.stored_bytes == pytest.approx(expected.stored_bytes, rel=0.1)
     assert 0 < off < 3 * noise + 1e-3
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "aot_eager_decomp_partition"])
+def test_auto_derives_what_it_derives_in_eager(backend: str) -> None:
+    """A ResNet-8, whose ReLUs behind BatchNorms cost nothing but the codes of their inputs."""
+    model, found = resnet8(), {}
+    for name in ("eager", "compiled"):
+        mine = copy.deepcopy(model)
+        call = mine if name == "eager" else torch.compile(mine, backend=backend)
+        with actzip.compress(mine, "auto") as session:
+            for step in range(6):
+                torch.manual_seed(step)
+                x = torch.randn(32, 3, 32, 32)
+                exact, ours = gradients(copy.deepcopy(model), x), gradients(call, x)
+            assert not session._looked
+            found[name] = session.stats(), error(ours, exact)
+    (expected, noise), (stats, off) = found["eager"], found["compiled"]
+    assert stats.stored_bytes == pytest.approx(expected.stored_bytes, rel=0.1)
+    assert noise / 3 < off < 3 * noise
+    derived = {row.derived_from for row in stats.sites if row.recipe == "relu"}
+    assert len(derived) == 4
+    assert derived <= {row.derived_from for row in expected.sites if row.recipe == "relu"}
+    codes = [row.codec for row in stats.sites if row.name in derived]
+    assert all("origin=(" in code for code in codes)
+
+
+def test_auto_of_hardly_any_noise_is_close_to_exact() -> None:
+    model = resnet8()
+    call = torch.compile(model, backend="aot_eager")
+    x = torch.randn(16, 3, 32, 32)
+    exact = gradients(copy.deepcopy(model), x)
+    with actzip.compress(model, actzip.Auto(noise=1e-6)) as session:
+        for _ in range(6):
+            ours = gradients(call, x)  # type: ignore[arg-type]
+        assert not session._looked
+    assert 0 < error(ours, exact) < 1e-6
 
 
 def test_graphs_and_those_that_are_compiled_anew_are_counted() -> None:

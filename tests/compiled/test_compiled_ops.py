@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from actzip.autograd.compiled import LISTENERS
 from actzip.codecs import BitMask, Bounded, Dithered, Group, Index, Keep
 from actzip.codecs.base import Codec, PayloadError
 from actzip.codecs.serial import to_words
 from actzip.compiled import ops
+from actzip.compiled.sides import Sides, split
 
 SEED = torch.tensor([7])
 
@@ -92,7 +94,12 @@ def _arguments(op: str, codec: Codec, x: Tensor) -> tuple[object, ...]:
         return (json.dumps({"session": "", "packs": 0, "left": []}),)
     if op == "pack":
         return x, SEED, _site(codec, x, signs=True), 0
+    if op == "pack_sides":
+        return x, x.relu(), SEED, _site(codec, x), 0
     packed = _pack(codec, x, signs=True)
+    if op == "sides":
+        packed = torch.ops.actzip.pack_sides(x, x.relu(), SEED, _site(codec, x), 0)
+        return torch.empty(0, dtype=torch.uint8).set_(packed.untyped_storage()), x
     # opcheck copies what it gives: all bytes, where a graph sees the first ones only
     packed = torch.empty(0, dtype=torch.uint8).set_(packed.untyped_storage())
     return packed, list(x.shape), list(x.stride()), x.dtype
@@ -118,4 +125,38 @@ def test_opcheck_of_other_types() -> None:
 
 
 def test_every_op_of_the_graphs_is_checked() -> None:
-    assert {"begin", "pack", "unpack", "unpack_mask"} <= set(NAMES)
+    assert {"begin", "pack", "unpack", "unpack_mask", "pack_sides", "sides"} <= set(NAMES)
+
+
+class _Telling(ops.Hearer):
+    """Codes that tell sides, as `auto` has them."""
+
+    def sides(self, site: dict[str, object], x: Tensor, relu: Tensor) -> tuple[Codec, Sides | None]:
+        found = split(x, relu)
+        return Dithered((0.5,) * x.shape[1], origin=found.origins if found else None), found
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("told", [False, True])
+def test_the_mask_of_what_is_made_again_is_exact(told: bool, dtype: torch.dtype) -> None:
+    x = torch.randn(8, 16, 20, 20).to(dtype)
+    slope, shift = torch.randn(16), torch.randn(16)
+    slope[0], shift[0], slope[1], shift[1] = 1.0, 99.0, -1.0, -99.0  # all on, all off
+    turned = (x * slope.view(-1, 1, 1) + shift.view(-1, 1, 1)).to(dtype)
+    relu = turned.relu().to(memory_format=torch.channels_last)
+    said = {"session": "telling" if told else "", "visible": ops.HEAD, "signs": False}
+    said |= {} if told else {"codec": to_words(Group(2)).decode()}
+    listener = _Telling()
+    LISTENERS["telling"] = listener
+    packed = torch.ops.actzip.pack_sides(x, relu, SEED, json.dumps(said), 0)
+    assert torch.equal(torch.ops.actzip.sides(packed, _unpack(packed, x)), relu > 0)
+    assert not torch.equal(_unpack(packed, x), x)
+    bits = 8 * packed.untyped_storage().nbytes() / x.numel()
+    assert bits < 4
+
+
+def test_values_that_no_origin_divides_have_none() -> None:
+    x = torch.randn(4, 3, 5)
+    assert split(x, x.abs() - 0.5) is None
+    x[0, 0, 0] = torch.nan
+    assert split(x, x.relu()) is None

@@ -116,6 +116,11 @@ class Front(ops.Hearer):
         if frame is not None:
             self._frames.add(frame)
 
+    @property
+    def has_graphs(self) -> bool:
+        """Whether any was compiled that is not forgotten."""
+        return bool(self._frames)
+
     def forget(self) -> None:
         """Its graphs are compiled again, for another session's sake."""
         self.forgotten += 1

@@ -84,7 +84,7 @@ def forget_compiled() -> None:
     if reset is None or not compiler.compiled_anything():
         return
     with _lock:
-        running = [front for front in _fronts if front.graphs]
+        running = [front for front in _fronts if front.has_graphs]
         if any(front.forgotten >= _MOST for front in running):
             _once(
                 f"graphs of a session were compiled again {_MOST} times because other sessions "
@@ -174,7 +174,7 @@ def _once(message: str) -> None:
 def _uuid() -> str:
     """What compiled code depends on beside the graph: a part of the key of every cache."""
     wishes = [front.wish() for front in _current()]
-    return f"{_FORMAT} {[(wish.key, str(wish.root)) for wish in wishes]}"
+    return f"{_FORMAT} {[(wish.key, str(wish.root), wish.derives) for wish in wishes]}"
 
 
 def _install() -> None:

@@ -83,12 +83,28 @@ def _slot(saved: Node, found: Effect, op: Node) -> tuple[str, str, bool]:
             return node, argument, True
     made = tensor.args[0] if tensor.target is operator.getitem else tensor
     if made is op or _is_result(tensor, op):
-        reads = found.reader is not None and names.is_backward(found.reader.target)
-        mine = (found.slot,) if reads else ()  # of several results it may be another than the first
+        mine = _read_as(saved, found.reader)  # of several results it may be another than the first
         results = [slot for slot in (*mine, "output", "result", "result0") if slot in known.slots]
         return node, results[0] if results else found.slot, True
     slot = found.slot if found.slot in known.slots else names.slot_for(target, found.role)
+    alone = sum(rule.role is found.role for rule in known.slots.values()) == 1
+    if slot and alone and target is not op.target and not _is_inside(tensor, op):
+        return node, slot, True  # the input of an op that was taken apart
     return (node, slot, False) if slot else (found.node, found.slot, False)
+
+
+def _read_as(saved: Node, reader: Node | None) -> list[str]:
+    """The slots in which a backward function has a saved tensor."""
+    if reader is None or not names.is_backward(reader.target):
+        return []
+    given = zip(names.arguments(reader.target), reader.args, strict=False)
+    mine = [a for a, node in given if isinstance(node, Node) and _itself(node).name == saved.name]
+    return [names.slot_rule(reader.target, argument)[0] for argument in mine]
+
+
+def _is_inside(tensor: Node, op: Node) -> bool:
+    """Whether it is made on the way to the result of an op that was taken apart."""
+    return tensor.meta.get("seq_nr") == op.meta.get("seq_nr") and whole(tensor) is whole(op)
 
 
 def _is_result(tensor: Node, op: Node) -> bool:
