@@ -28,20 +28,20 @@ def markdown(header: list[str], rows: list[list[str]]) -> str:
 
 
 ORIGIN = ("date", "commit", "cpu", "instructions", "torch")
-_LOADED: list[Any] = []  #: the results of the table that is being made
+LOADED: dict[str, Any] = {}  #: the results of the table that is being made
 
 
 def load(name: str) -> Any:
     """The values of results/<name>.json."""
-    _LOADED.append(json.loads((HERE / "results" / f"{name}.json").read_text()))
-    return _LOADED[-1]
+    LOADED[name] = json.loads((HERE / "results" / f"{name}.json").read_text())
+    return LOADED[name]
 
 
 def made(name: str) -> tuple[str, list[dict[str, Any]]]:
     """A table, and what its results say of the code and the machines they are of."""
-    _LOADED.clear()
+    LOADED.clear()
     text = TABLES[name]()
-    return text, [each for values in _LOADED for each in sources(values)]
+    return text, [each for values in LOADED.values() for each in sources(values)]
 
 
 def origin(found: list[dict[str, Any]]) -> str:

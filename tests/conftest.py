@@ -1,18 +1,13 @@
 """Every test starts from the same random state and leaves no mode behind."""
 
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 # Cores are shared out between the processes of the suite, and those that tests start: two pools of
 # threads on the same cores wait for each other in every op. Before torch is imported.
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     _CORES = (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _CORES)))
-
-# What the benchmarks share; last, because some of them are named as modules of Python.
-sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 
 import pytest
 import torch

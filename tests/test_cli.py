@@ -144,7 +144,7 @@ def test_checkpoint_is_a_method_and_limit_a_number_of_examples(command: str) -> 
     said = re.sub(r"\x1b\[[0-9;]*m|[\s│]+", " ", output)
     assert code == 0
     assert "--checkpoint" not in said
-    assert not re.search(r"checkpoint(?!, ?bf16)", said)
+    assert not re.search(r"checkpoint(?!, ?(bf16|actnn))", said)
     assert ("--memory" in said) is (command == "max-batch")
     assert ("Most examples of a split." in said) is (command != "max-batch")
     assert ("--state" in said) is (command == "train")

@@ -1,14 +1,14 @@
 """`make results`: what was finished stays, what another commit measured is measured again."""
 
-import runpy
 from pathlib import Path
+from typing import Any
 
-import rerun
+from scripts import BENCHMARKS, load
 
-ROOT = Path(__file__).parent.parent
+rerun = load("rerun")
 
 
-def _progress(path: Path, at: str, same: bool = True) -> rerun.Progress:
+def _progress(path: Path, at: str, same: bool = True) -> Any:
     return rerun.Progress(path / "state.json", at, lambda old, new: same)
 
 
@@ -38,15 +38,14 @@ def test_other_source_begins_anew(tmp_path: Path) -> None:
 
 
 def test_every_table_has_a_job_that_makes_its_results() -> None:
-    tables = runpy.run_path(str(ROOT / "benchmarks" / "tables.py"))
     loaded: set[str] = set()
-    read = tables["load"]
-    tables["load"].__globals__["load"] = lambda name: (loaded.add(name), read(name))[1]
-    for name in tables["TABLES"]:
-        tables["made"](name)
+    tables = load("tables")
+    for name in tables.TABLES:
+        tables.made(name)
+        loaded |= set(tables.LOADED)
     made = {file.removesuffix(".json") for job in rerun.JOBS for file in job.files}
     assert loaded
     assert loaded <= made, loaded - made
     assert len({job.name for job in rerun.JOBS}) == len(rerun.JOBS)
     for job in rerun.JOBS:
-        assert (ROOT / "benchmarks" / job.command[0]).exists()
+        assert (BENCHMARKS / job.command[0]).exists()

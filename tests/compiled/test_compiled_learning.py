@@ -66,8 +66,8 @@ def _trained(model: nn.Module, call: nn.Module, method: Any, steps: int) -> tupl
 def test_a_compiled_model_is_stored_as_an_eager_one_is(method: str) -> None:
     model = Small()
     plain = copy.deepcopy(model)
-    expected, noise, _ = _trained(plain, plain, METHODS[method], 9)
-    stats, off, told = _trained(model, _compiled(model, "wrapped"), METHODS[method], 9)
+    expected, noise, _ = _trained(plain, plain, METHODS[method], 10)
+    stats, off, told = _trained(model, _compiled(model, "wrapped"), METHODS[method], 10)
     coded = [row for row in stats.sites if row.role.value in ("linear", "nonlinear")]
     assert {row.name for row in coded if not row.derived_from} <= told
     assert stats.stored_bytes == pytest.approx(expected.stored_bytes, rel=0.1)

@@ -33,7 +33,7 @@ def test_the_search_ends_at_the_largest_that_fits(largest: int, start: int, most
 
 @given(
     largest=st.integers(1, 5000),
-    start=st.integers(1, 200),
+    start=st.integers(8, 200),
     held=st.sampled_from([0, 300, 2000]),
     bend=st.floats(0.9, 1.1),
     noise=st.floats(0, 0.01),

@@ -34,7 +34,7 @@ from actzip.autograd.slots.derivations import (
     is_tame,
     repeats,
 )
-from actzip.codecs.unsettled import reading_is_free
+from actzip.codecs import unsettled
 from actzip.planning import is_fake
 
 SNAPSHOT = 1 << 16  #: parameters and constants up to so many bytes are copied into a call
@@ -167,7 +167,7 @@ def _is_narrow(out: Tensor, args: tuple[Any, ...]) -> bool:
     x = args[0] if args else None
     if not isinstance(x, Tensor) or x.is_complex() or not out.numel():
         return False  # complex tensors are in no code
-    if not reading_is_free(out.device) or is_fake(out):
+    if not unsettled.reading_is_free(out.device) or is_fake(out):
         return False
     return x is out or not peak(out) >= _NARROW * peak(x)
 

@@ -25,9 +25,8 @@ from actzip.autograd.sign_exact import derivation, is_batch_norm, origins
 from actzip.autograd.slots.derivations import adds
 from actzip.autograd.stored import Stored
 from actzip.autograd.tensor_store import TensorStore
-from actzip.codecs import Dithered
+from actzip.codecs import Dithered, unsettled
 from actzip.codecs.base import Payload
-from actzip.codecs.unsettled import reading_is_free
 from actzip.methods.base import STRENGTH, Role
 from actzip.planning import is_fake
 
@@ -144,7 +143,7 @@ class _Search:
         moments = call.args[1 : 1 + MOMENTS.get(call.function, 0)]
         if not moments or self._steep or is_fake(moments[0]):
             return
-        if reading_is_free(moments[0].device):
+        if unsettled.reading_is_free(moments[0].device):
             self._norms, self._steep = True, is_steep(*moments)
 
     def is_doubtful(self, t: Tensor) -> bool:

@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 from actzip.compiled import names
 from actzip.compiled.derive import CODED, Derive, Made, rectified
 from actzip.compiled.effect import hint, whole
-from actzip.compiled.graph_nodes import same
+from actzip.compiled.graph_nodes import alias_of, same
 from actzip.compiled.saved import Saved
 from actzip.control.op import Kind
 from actzip.methods.base import STRENGTH, Role
@@ -48,7 +48,7 @@ def make_again(
             said.append(_said(each, [packed[source].site for source in found.sources]))
             for source in found.sources:
                 packed[source].site["makes"] = True
-    left = [s for s in saved if s.packs and names.function(s.node.target) == "relu"]
+    left = [s for s in saved if s.packs and names.function(alias_of(s.node).target) == "relu"]
     for each in left:
         below = _rectified(bw, each, packed, roles, outputs, first, search)
         if below is not None:
@@ -70,14 +70,15 @@ def _rectified(
 ) -> Saved | None:
     """Make a ReLU's result from what it cut off, and that from another packed tensor, whose code
     has the mask or gets it; that tensor."""
-    made = search.before(saved.node)
+    relu = alias_of(saved.node)
+    made = search.before(relu)
     source = None if made is None else packed[made.sources[0]]
     role = Role(saved.site["role"])
     if made is None or source is None or source.relu is not None or source.site["input"]:
         return None
     if source.node not in roles or STRENGTH[roles[source.node]] < STRENGTH[role]:
         return None
-    if role not in CODED and not (saved.effect.signs and _is_batch_norm(saved.node.args[0])):
+    if role not in CODED and not (saved.effect.signs and _is_batch_norm(relu.args[0])):
         return None  # a mask alone: the bits of it, if there is no chance that they are free
     for node in made.small:
         _pass_on(bw, saved, node, outputs, first, search)

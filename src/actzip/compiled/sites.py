@@ -104,14 +104,18 @@ def _read_as(saved: Node, reader: Node | None) -> list[str]:
 
 def _is_inside(tensor: Node, op: Node) -> bool:
     """Whether it is made on the way to the result of an op that was taken apart."""
-    return tensor.meta.get("seq_nr") == op.meta.get("seq_nr") and whole(tensor) is whole(op)
+    return _part_of(tensor) == _part_of(op)
 
 
 def _is_result(tensor: Node, op: Node) -> bool:
     """Whether it is the last of the nodes that an op was taken apart into."""
-    mine = whole(op), op.meta.get("seq_nr")
-    parts = [n for n in (tensor, *tensor.users) if (whole(n), n.meta.get("seq_nr")) == mine]
-    return parts == [tensor]
+    mine = _part_of(op)
+    return [n for n in (tensor, *tensor.users) if _part_of(n) == mine] == [tensor]
+
+
+def _part_of(node: Node) -> tuple[str, Any]:
+    """The call that a node is a part of: by its name, for copies of an op are not equal to it."""
+    return str(whole(node)), node.meta.get("seq_nr")
 
 
 def _itself(node: Node) -> Node:
