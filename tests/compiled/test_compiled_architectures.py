@@ -177,6 +177,7 @@ def test_steps_learned_for_a_tensor_are_not_used_for_another_of_its_op() -> None
         gradients(torch.compile(model, backend="aot_eager_decomp_partition"), x)  # type: ignore[arg-type]
         norms = [r for r in session.stats().sites if r.node.startswith("NativeLayerNorm")]
     coded = {row.name for row in norms if row.codec}
-    first = "blocks.0.norm1:NativeLayerNormBackward0.input"  # it is saved as it is, for its variance
+    # what the first one reads is saved itself, for its variance
+    first = "blocks.0.norm1:NativeLayerNormBackward0.input"
     assert coded & learned == {first}
     assert len(coded - learned) == 2
