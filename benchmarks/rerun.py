@@ -52,7 +52,6 @@ JOBS = (
     _tasks("train", "4 minutes"),
     Job("overhead", ("overhead.py",), ("overhead.json",), "5 minutes"),
     Job("codecs", ("codecs.py",), ("codecs.json",), "20 minutes"),
-    Job("heap", ("heap.py",), ("heap.json",), "5 minutes"),
     Job("step", ("step.py", "--missing"), ("step.json",), "1 hour"),
     Job("batch", ("batch.py",), ("batch.json",), "3 hours"),
     Job("ratios", ("ratios.py",), ("ratios.json",), "15 minutes"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from actzip.memory.measure import size
+from actzip.tasks.method_spec import label
 from parts.results import sources
 
 HERE = Path(__file__).parent
@@ -117,13 +118,13 @@ def tasks() -> str:
     """Every method on every task: the metric, how much smaller what is saved is, step time."""
     found = {case: load(f"compare_{case}") for case in CASES}
     rows = []
-    for i, label in enumerate(r["label"] for r in found[CASES[0]]["rows"]):
+    for i, method in enumerate(r["label"] for r in found[CASES[0]]["rows"]):
         cells = []
         for of_case in found.values():
             r = of_case["rows"][i]
             metric = _metric(of_case["metric"], r["metric"])
             cells.append(f"{metric} · {r['ratio']:.1f}× · {r['slower']:.2f}×")
-        rows.append([label, *cells])
+        rows.append([method, *cells])
     header = [f"{case}, {found[case]['metric']}" for case in CASES]
     return markdown(["method", *header], rows)
 
@@ -184,7 +185,7 @@ def step() -> str:
 
 def face() -> str:
     """The README's table: four networks, and what is smaller than plain's how many times."""
-    rows = []
+    rows, lora = [], _accuracies("reviews-minilm-lora")
     for r, plain in _steps():
         variant = r["variant"]
         if r["model"] not in FACE or variant in ("plain", "lossless"):
@@ -197,27 +198,27 @@ def face() -> str:
                 _smaller(r, plain, "live_peak"),
                 _smaller(r, plain, "resident_growth"),
                 f"{r['median_seconds'] / plain['median_seconds']:.2f}×",
+                lora.get(variant, "-") if r["model"] == "minilm_lora" else "-",
             ]
         )
     header = ["network", "method", "saved", "live peak", "resident growth", "step time"]
-    return markdown(header, rows)
+    return markdown([*header, "points of accuracy"], rows)
 
 
-def heap() -> str:
-    """A step's time and memory by malloc's thresholds."""
-    runs = load("heap")["results"]
-    plain = runs[0]
-    rows = [
-        [
-            r["variant"],
-            *(["as it is"] * 2 if r["thresholds_mib"] is None else map(str, r["thresholds_mib"])),
-            f"{r['seconds'] / plain['seconds']:.2f}×",
-            _smaller(r, plain, "resident_growth"),
-        ]
-        for r in runs
-    ]
-    thresholds = ["MMAP_THRESHOLD, MiB", "TRIM_THRESHOLD, MiB"]
-    return markdown(["variant", *thresholds, "step time", "resident growth"], rows)
+def _accuracies(case: str) -> dict[str, str]:
+    """How far a method ends from plain, over the seeds that both have."""
+    finals: dict[str, dict[int, float]] = {}
+    for run in load("finetune")["runs"]:
+        if run["case"] == case:
+            of = finals.setdefault(label(run["method"], run["options"]), {})
+            of[run["seed"]] = 100 * run["final"]
+    found, plain = {}, finals["plain"]
+    for name, own in finals.items():
+        apart = [final - plain[seed] for seed, final in own.items() if seed in plain]
+        spread = f" ± {statistics.stdev(apart):.1f}" if len(apart) > 1 else ""
+        seeds = f"{len(apart)} seed{'s' * (len(apart) > 1)}"
+        found[name] = f"{round(statistics.mean(apart), 1) + 0.0:+.1f}{spread} ({seeds})"
+    return found
 
 
 def codecs() -> str:
@@ -365,7 +366,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "search": search,
     "step": step,
     "face": face,
-    "heap": heap,
     "codecs": codecs,
     "overhead": overhead,
 }
