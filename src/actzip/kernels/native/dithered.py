@@ -12,7 +12,7 @@ from actzip.kernels.entropy_table import CHAINS, SPAN
 from actzip.kernels.native.library import DTYPES, call, signed, threads
 
 #: Bytes of one thread: Scratch in csrc/dithered/encode.hpp, with marks of 16 contexts.
-_ENCODING = 11 * SPAN + CHAINS[-1] * (EXTRA_ROOM + SPAN * 12 // 8) + 16384
+_ENCODING = 12 * SPAN + CHAINS[-1] * (EXTRA_ROOM + SPAN * 12 // 8) + 16384
 #: And of Span and Tables in decode.hpp.
 _DECODING, _TABLES = 5 * SPAN + 8192, 16 * (16384 + 2048)
 _CONTEXTS = 16384

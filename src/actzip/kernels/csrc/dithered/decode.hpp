@@ -65,9 +65,8 @@ inline bool decode_values(const Spec& spec, int64_t begin, int64_t n, Collector 
     alignas(64) R wide[BLOCK];
     const int count = int(min_of<int64_t>(BLOCK, n - i));
     next.block(i / BLOCK, count, byte);
-    uint8_t most = 0;
-    for (int j = 0; j < BLOCK; ++j) code[j] = byte[j], most = max_of(most, byte[j]);
-    if (most == ESCAPE)
+    for (int j = 0; j < BLOCK; ++j) code[j] = byte[j];
+    if (holds_escaped(byte))
       for (int j = 0; j < count; ++j)
         if (code[j] == ESCAPE) code[j] = bits.code();
     const int64_t start = begin + i;

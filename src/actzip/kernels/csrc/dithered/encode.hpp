@@ -13,6 +13,7 @@ constexpr int64_t CODED_ROOM = entropy::MAX_CHAIN * (SPAN * entropy::SCALE_BITS 
 struct Scratch {
   uint32_t code[SPAN];
   Marks marks;
+  alignas(64) uint8_t bin[SPAN];
   uint8_t byte[SPAN + SLACK], parted[PARTED], symbol[SPAN + SLACK];
   uint8_t extra[entropy::MAX_CHAIN * EXTRA_ROOM], coded[CODED_ROOM];
 };
@@ -25,10 +26,21 @@ struct Encoded {
 
 // 64 codes as bytes, of which 255 stands for all above; whether there is one.
 inline bool to_bytes(const uint32_t* code, uint8_t* byte) {
-  uint32_t large = 0;
-  for (int i = 0; i < BLOCK; ++i) large |= uint32_t(code[i] >= ESCAPE);
-  for (int i = 0; i < BLOCK; ++i) byte[i] = uint8_t(min_of<uint32_t>(code[i], ESCAPE));
+#ifdef ACTZIP_DITHERED_WIDE
+  const __m512i most = _mm512_set1_epi32(ESCAPE);
+  __mmask16 large = 0;
+  for (int i = 0; i < BLOCK; i += 16) {
+    const __m512i here = _mm512_loadu_si512(code + i);
+    large |= _mm512_cmpge_epu32_mask(here, most);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(byte + i), _mm512_cvtusepi32_epi8(here));
+  }
   return large != 0;
+#else
+  uint32_t most = 0;
+  for (int i = 0; i < BLOCK; ++i) most = max_of(most, code[i]);
+  for (int i = 0; i < BLOCK; ++i) byte[i] = uint8_t(min_of<uint32_t>(code[i], ESCAPE));
+  return most >= ESCAPE;
+#endif
 }
 
 // Codes and level of a chunk, and which of its blocks are raw: f(start, count, dither, codes) per
@@ -71,9 +83,10 @@ inline void quantize_chunk(const Spec& spec, const T* x, int64_t chunk, Grids<Re
 // Extra bits of the escaped codes of a span; how many bytes, -1 when there is no room.
 inline int64_t write_extra(const Scratch& s, int64_t n, const Contexts& c, const Places& places, uint8_t* to) {
   BitWriter bits(to, EXTRA_ROOM);
-  Collector next(s.parted, s.marks, c, false, places);
+  uint64_t escaped[SPAN_BLOCKS] = {};
+  find_escaped(s.parted, s.marks, c, n, places, escaped);
   for (int64_t i = 0; i < n; i += BLOCK)
-    for (uint64_t left = next.escaped(i / BLOCK, min_of<int64_t>(BLOCK, n - i)); left; left &= left - 1) {
+    for (uint64_t left = escaped[i / BLOCK]; left; left &= left - 1) {
       const int64_t at = i + __builtin_ctzll(left);
       bits.code(s.byte[at] == ESCAPE ? s.code[at] : s.byte[at]);
     }
@@ -101,8 +114,7 @@ inline uint8_t* encode_span(Scratch& s, int64_t n, const Contexts& c, int64_t no
     std::memset(codes + count, 0, 8);
     int64_t symbols = 0;
     with_group(group, [&](auto g) {
-      symbols = group_codes<decltype(g)::value>(codes, count, dithered_tables::base_of(group),
-                                                c.frequency[k], s.symbol, escaped);
+      symbols = group_codes<decltype(g)::value>(codes, count, c.frequency[k], s.symbol, escaped);
     });
     to = entropy::encode_span(s.symbol, symbols, tables[k], states, to);
   }
@@ -128,20 +140,20 @@ inline Encoded encode_chain(const Spec& spec, const T* x, int64_t k, const Conte
     s.marks.clear();
     for (int64_t chunk = begin / CHUNK; chunk * CHUNK < begin + n; ++chunk) {
       uint64_t map;
-      const auto take = [&](int64_t start, int, const Dither&, const uint32_t* code) {
+      const auto take = [&](int64_t start, int, const Dither& dither, const uint32_t* code) {
         const int64_t at = start - begin;
+        std::memcpy(s.bin + at, dither.bin, BLOCK);
         if (to_bytes(code, s.byte + at)) std::memcpy(s.code + at, code, BLOCK * sizeof *code);
       };
       quantize_chunk<T>(spec, x, chunk, grids, level, map, take);
       levels[chunk] = uint8_t(level);
       store_as(raw + 8 * chunk, map);
     }
-    Dither dither(spec, begin);
     for (int64_t i = 0; i < n; i += BLOCK) {
-      dither.next_bins();
-      s.marks.see(c, dither.bin, i / BLOCK, min_of<int64_t>(BLOCK, n - i));
+      const int64_t count = min_of<int64_t>(BLOCK, n - i);
+      s.marks.see(c, s.bin + i, i / BLOCK, count);
+      nonzero += nonzero_of(s.byte + i, count);
     }
-    for (int64_t i = 0; i < n; ++i) nonzero += s.byte[i] != 0;
     int64_t bytes;
     at = encode_span(s, n, c, nonzero, tables, states, at, s.extra + (span - first) * EXTRA_ROOM, bytes);
     found.extra[span - first] = bytes;

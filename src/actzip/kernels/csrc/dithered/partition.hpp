@@ -45,21 +45,42 @@ ACTZIP_INLINE int select_bit(uint64_t mask, int r) {
 #endif
 }
 
-// The codes of a block that are not zero (or that escaped) from those of all contexts; the others
-// are left as they are.
-template <bool ESCAPED, class F>
-ACTZIP_INLINE void each_marked(const uint64_t* mask, int count, const uint8_t* parted, int64_t* next, F&& f) {
+// The codes of a block that are not zero from those of all contexts; the others are left as they are.
+template <class F>
+ACTZIP_INLINE void each_nonzero(const uint64_t* mask, int count, const uint8_t* parted, int64_t* next, F&& f) {
   for (int k = 0; k < count; ++k) {
     const uint8_t* const from = parted + next[k];
     const int many = __builtin_popcountll(mask[k]);
     next[k] += many;
-    for (uint64_t left = marked<ESCAPED>(from) & low_bits(many); left; left &= left - 1) {
+    for (uint64_t left = marked<false>(from) & low_bits(many); left; left &= left - 1) {
       const int r = __builtin_ctzll(left);
       f(select_bit(mask[k], r), from[r]);
     }
   }
 }
 #endif
+
+// Whether one of the 64 bytes of a block is ESCAPE.
+ACTZIP_INLINE bool holds_escaped(const uint8_t* byte) {
+#ifdef __AVX2__
+  return marked<true>(byte) != 0;
+#else
+  bool found = false;
+  for (int i = 0; i < BLOCK; ++i) found |= byte[i] == ESCAPE;
+  return found;
+#endif
+}
+
+// How many of the first n bytes of a block are not zero.
+ACTZIP_INLINE int64_t nonzero_of(const uint8_t* byte, int64_t n) {
+#ifdef __AVX2__
+  return __builtin_popcountll(marked<false>(byte) & low_bits(n));
+#else
+  int64_t found = 0;
+  for (int64_t i = 0; i < n; ++i) found += byte[i] != 0;
+  return found;
+#endif
+}
 
 #ifdef ACTZIP_DITHERED_WIDE
 // Zen 4 and Ice Lake compress bytes; before them only words of 32 bits could be.
@@ -167,7 +188,7 @@ struct Collector {
 #ifdef __AVX2__
     if (few) {
       std::memset(byte, 0, BLOCK);
-      each_marked<false>(marks.mask + b * count, count, parted, next,
+      each_nonzero(marks.mask + b * count, count, parted, next,
                          [&](int i, uint8_t code) { byte[i] = code; });
       return;
     }
@@ -180,22 +201,34 @@ struct Collector {
     for (int64_t i = 0; i < n; ++i) byte[i] = parted[next[marks.context[b * BLOCK + i]]++];
 #endif
   }
-  // The elements of block b whose codes escaped.
-  ACTZIP_INLINE uint64_t escaped(int64_t b, int64_t n) {
-    uint64_t found = 0;
-#ifdef __AVX2__
-    if (count > 1) {
-      each_marked<true>(marks.mask + b * count, count, parted, next,
-                        [&](int i, uint8_t) { found |= uint64_t{1} << i; });
-      return found;
-    }
-#endif
-    alignas(64) uint8_t byte[BLOCK];
-    block(b, n, byte);
-    for (int i = 0; i < BLOCK; ++i) found |= uint64_t(byte[i] == ESCAPE) << i;
-    return found;
-  }
 };
+
+// Bits for the elements of each block whose codes escaped, into zeros.
+inline void find_escaped(const uint8_t* parted, const Marks& m, const Contexts& c, int64_t n,
+                         const Places& places, uint64_t* escaped) {
+  int64_t next[CONTEXTS];
+  for (int k = 0; k < c.count; ++k) next[k] = places.at[k];
+#ifdef __AVX2__
+  for (int k = 0; k < c.count; ++k) {
+    int64_t block = 0, before = 0, here = 0;  // elements of the context before the block, and in it
+    const auto in_block = [&] { return c.count == 1 ? BLOCK : __builtin_popcountll(m.mask[block * c.count + k]); };
+    here = in_block();
+    for (int64_t i = 0; i < m.total[k]; i += BLOCK) {
+      uint64_t left = marked<true>(parted + next[k] + i) & low_bits(m.total[k] - i);
+      for (; left; left &= left - 1) {
+        const int64_t place = i + __builtin_ctzll(left);
+        while (before + here <= place) before += here, ++block, here = in_block();
+        const int r = int(place - before);
+        escaped[block] |= uint64_t{1} << (c.count == 1 ? r : select_bit(m.mask[block * c.count + k], r));
+      }
+    }
+  }
+  (void)n;
+#else
+  for (int64_t i = 0; i < n; ++i)
+    escaped[i / BLOCK] |= uint64_t(parted[next[m.context[i]]++] == ESCAPE) << (i % BLOCK);
+#endif
+}
 
 }  // namespace dithered
 ACTZIP_END

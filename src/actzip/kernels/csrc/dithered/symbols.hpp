@@ -1,7 +1,7 @@
 // How the codes of a context become symbols, a few of them one symbol, and what escapes.
 #pragma once
 
-#include "dithered/partition.hpp"
+#include "dithered/joined.hpp"
 
 ACTZIP_BEGIN
 namespace dithered {
@@ -25,25 +25,40 @@ inline void with_group(int group, F&& f) {
 // All G codes at once: byte G - 1 of the product is the sum of code k times base^k. It is below
 // base^G <= 256 when codes are below the base, and so are the bytes before it: nothing carries.
 template <int G>
-inline int64_t group_codes(uint8_t* codes, int64_t n, int base, const uint16_t* frequency,
-                           uint8_t* symbols, int64_t& escaped) {
+inline int64_t group_codes(uint8_t* codes, int64_t n, const uint16_t* frequency, uint8_t* symbols,
+                           int64_t& escaped) {
   constexpr uint64_t ones = 0x0101010101010101u, tops = 0x80 * ones;
   constexpr uint64_t those = G == 8 ? ~uint64_t{0} : (uint64_t{1} << (8 * G % 64)) - 1;
+  constexpr uint64_t base = uint64_t(dithered_tables::base_of(G)), below = (128 - base) * ones;
   uint64_t powers = 0;
-  for (uint64_t j = 0, power = 1; j < G; ++j, power *= uint64_t(base)) powers |= power << (8 * (G - 1 - j));
-  const uint64_t below = uint64_t(128 - base) * ones;
-  const int64_t count = ceil_div(n, G);
-  for (int64_t k = 0; k < count; ++k) {
+  for (uint64_t j = 0, power = 1; j < G; ++j, power *= base) powers |= power << (8 * (G - 1 - j));
+  uint8_t lost[256];  // symbols that the table does not hold
+  for (int s = 0; s < 256; ++s) lost[s] = s == ESCAPE || frequency[s] == 0;
+  const auto one = [&](int64_t k) {
     const uint64_t group = load_as<uint64_t>(codes + k * G) & those;
     const bool large = ((((group & ~tops) + below) | group) & tops & those) != 0;
     const uint8_t found = uint8_t(group * powers >> (8 * (G - 1)));
-    const bool lost = large || found == uint8_t(ESCAPE) || frequency[found] == 0;
-    symbols[k] = lost ? uint8_t(ESCAPE) : found;
-    if (lost) {
-      for (int j = 0; j < G && k * G + j < n; ++j) codes[k * G + j] = ESCAPE;
-      ++escaped;
+    if (!large && !lost[found]) {
+      symbols[k] = found;
+      return;
     }
+    symbols[k] = uint8_t(ESCAPE);
+    for (int j = 0; j < G && k * G + j < n; ++j) codes[k * G + j] = ESCAPE;
+    ++escaped;
+  };
+  const int64_t count = ceil_div(n, G);
+  int64_t k = 0;
+#ifdef __AVX2__
+  constexpr int many = TOGETHER<G>;
+  for (; k * G + VECTOR <= n; k += many) {
+    join<G>(codes + k * G, symbols + k);
+    uint8_t escape = !all_below(codes + k * G, many * G, int(base));
+    for (int j = 0; j < many; ++j) escape |= lost[symbols[k + j]];
+    if (escape)
+      for (int j = 0; j < many; ++j) one(k + j);
   }
+#endif
+  for (; k < count; ++k) one(k);
   return count;
 }
 

@@ -131,18 +131,6 @@ int merge(double share, Part* parts, int* edge, int count) {
 
 }  // namespace
 
-int base_of(int group) {
-  switch (group) {
-    case 1: return 255;
-    case 2: return 16;
-    case 3: return 6;
-    case 4: return 4;
-    case 5: return 3;
-    case 8: return 2;
-    default: return 0;
-  }
-}
-
 bool load(const uint8_t* bytes, int64_t length, Contexts& c) {
   int64_t at = 0;
   const auto take = [&] { return at < length ? int(bytes[at++]) : (at = length + 1, 0); };

@@ -24,7 +24,17 @@ struct Contexts {
 };
 
 // How many codes may be in a group of so many elements; 0 for other groups.
-int base_of(int group);
+constexpr int base_of(int group) {
+  switch (group) {
+    case 1: return 255;
+    case 2: return 16;
+    case 3: return 6;
+    case 4: return 4;
+    case 5: return 3;
+    case 8: return 2;
+    default: return 0;
+  }
+}
 
 // The contexts stored at the start of `bytes`; false for bytes that no encoder writes.
 bool load(const uint8_t* bytes, int64_t length, Contexts& c);

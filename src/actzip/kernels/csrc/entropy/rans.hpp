@@ -28,9 +28,11 @@ struct DecodeTable {
 };
 
 // Division by the frequency as a multiplication (Alverson), in two words per symbol:
-// the reciprocal; and start (13 bits), 4096 - frequency (12), shift (4).
+// the reciprocal; and start (13 bits), 4096 - frequency (12), shift (4). `both`: the latter, and the
+// reciprocal above it.
 struct EncodeTable {
   alignas(64) uint32_t reciprocal[256], rest[256];
+  uint64_t both[256];
 };
 
 // False when frequencies are not what a table can hold: sum 4096, none above 4095.
@@ -56,6 +58,7 @@ inline void make_encode(const uint16_t* frequency, EncodeTable& t) {
     t.reciprocal[s] = one ? ~0u : uint32_t(((uint64_t{1} << (shift + 31)) + f - 1) / f);
     const uint32_t bias = one ? start + SCALE - 1 : start;
     t.rest[s] = bias | (SCALE - f) % SCALE << 13 | (one ? 0 : shift - 1) << 25;
+    t.both[s] = uint64_t{t.reciprocal[s]} << 32 | t.rest[s];
     start += f;
   }
 }
