@@ -47,8 +47,7 @@ inline bool decode_codes(Span& s, const Places& places, const Contexts& c, const
     words.symbols = group == 1 ? to : s.symbol;
     if (!decode_symbols(words, t.table[k])) return false;
     if (group == 1) continue;
-    const uint64_t* const codes = t.spelling[k].codes;
-    for (int64_t i = 0; i < words.n; ++i, to += group) store_as(to, codes[s.symbol[i]]);
+    with_group(group, [&](auto g) { spell_codes<decltype(g)::value>(s.symbol, words.n, t.spelling[k], to); });
   }
   return true;
 }

@@ -1,4 +1,4 @@
-// The symbols of several groups of codes at once: each is the sum of code k times base^k.
+// Several groups of codes at once to their symbols, the sums of code k times base^k, and back.
 #pragma once
 
 #include "dithered/partition.hpp"
@@ -55,6 +55,30 @@ template <int G> ACTZIP_INLINE void join(const uint8_t* codes, uint8_t* symbols)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(symbols), _mm512_cvtepi32_epi8(found));
   }
 }
+// The codes of as many symbols as a vector holds, where a code has bits of its own in them.
+template <int G> ACTZIP_INLINE void part(const uint8_t* symbols, uint8_t* codes) {
+  const __m512i escape = _mm512_set1_epi8(char(ESCAPE));
+  __m512i found;
+  if constexpr (G == 8) {
+    const __m128i here = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(symbols));
+    const __mmask8 lost = __mmask8(_mm_cmpeq_epi8_mask(here, _mm_set1_epi8(char(ESCAPE))));
+    found = _mm512_maskz_set1_epi8(load_as<uint64_t>(symbols), 1);
+    found = _mm512_mask_mov_epi64(found, lost, escape);
+  } else if constexpr (G == 2) {
+    const __m512i here = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(symbols)));
+    const __mmask32 lost = _mm512_cmpeq_epi16_mask(here, _mm512_set1_epi16(ESCAPE));
+    found = _mm512_and_si512(_mm512_or_si512(here, _mm512_slli_epi16(here, 4)), _mm512_set1_epi8(15));
+    found = _mm512_mask_mov_epi16(found, lost, escape);
+  } else {
+    const __m512i here = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(symbols)));
+    const __mmask16 lost = _mm512_cmpeq_epi32_mask(here, _mm512_set1_epi32(ESCAPE));
+    const __m512i halves = _mm512_and_si512(_mm512_or_si512(here, _mm512_slli_epi32(here, 12)),
+                                            _mm512_set1_epi32(0x000f000f));
+    found = _mm512_and_si512(_mm512_or_si512(halves, _mm512_slli_epi32(halves, 6)), _mm512_set1_epi8(3));
+    found = _mm512_mask_mov_epi32(found, lost, escape);
+  }
+  _mm512_storeu_si512(codes, found);
+}
 #else
 constexpr int VECTOR = 32;
 template <int G> constexpr int TOGETHER = G == 2 ? 16 : G == 3 || G == 4 ? 8 : 4;
@@ -101,6 +125,28 @@ template <int G> ACTZIP_INLINE void join(const uint8_t* codes, uint8_t* symbols)
     _mm_storel_epi64(reinterpret_cast<__m128i*>(symbols),
                      bytes_of(found, _mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1)));
   }
+}
+template <int G> ACTZIP_INLINE void part(const uint8_t* symbols, uint8_t* codes) {
+  __m256i found, lost;
+  if constexpr (G == 8) {  // the byte of its symbol to each code, of which one bit is looked at
+    const __m256i here = _mm256_set1_epi32(int(load_as<uint32_t>(symbols)));
+    const __m256i spread = _mm256_shuffle_epi8(
+        here, _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
+    const __m256i bits = _mm256_set1_epi64x(int64_t(0x8040201008040201));
+    found = _mm256_abs_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(spread, bits), bits));
+    lost = _mm256_cmpeq_epi8(spread, _mm256_set1_epi8(char(ESCAPE)));
+  } else if constexpr (G == 2) {
+    const __m256i here = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(symbols)));
+    lost = _mm256_cmpeq_epi16(here, _mm256_set1_epi16(ESCAPE));
+    found = _mm256_and_si256(_mm256_or_si256(here, _mm256_slli_epi16(here, 4)), _mm256_set1_epi8(15));
+  } else {
+    const __m256i here = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(symbols)));
+    lost = _mm256_cmpeq_epi32(here, _mm256_set1_epi32(ESCAPE));
+    const __m256i halves = _mm256_and_si256(_mm256_or_si256(here, _mm256_slli_epi32(here, 12)),
+                                            _mm256_set1_epi32(0x000f000f));
+    found = _mm256_and_si256(_mm256_or_si256(halves, _mm256_slli_epi32(halves, 6)), _mm256_set1_epi8(3));
+  }
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes), _mm256_or_si256(found, lost));
 }
 #endif
 

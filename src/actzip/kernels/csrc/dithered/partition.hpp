@@ -82,10 +82,16 @@ ACTZIP_INLINE int64_t nonzero_of(const uint8_t* byte, int64_t n) {
 #endif
 }
 
-#ifdef ACTZIP_DITHERED_WIDE
-// Zen 4 and Ice Lake compress bytes; before them only words of 32 bits could be.
+#ifndef ACTZIP_DITHERED_WIDE
+inline bool compresses_bytes() { return false; }
+#else
+// Zen 4 and Ice Lake compress bytes, faster than a few of them are moved; before them only words of
+// 32 bits could be.
 #define ACTZIP_VBMI2 __attribute__((target("avx512vbmi2"), noinline))
-inline bool compresses_bytes() { return __builtin_cpu_supports("avx512vbmi2"); }
+inline bool compresses_bytes() {
+  static const bool found = __builtin_cpu_supports("avx512vbmi2");
+  return found;
+}
 
 ACTZIP_VBMI2 inline void spread_bytes(const uint8_t* byte, const uint64_t* mask, int count, int64_t blocks,
                                       int64_t* next, uint8_t* parted) {
@@ -142,7 +148,7 @@ inline void spread(const uint8_t* byte, const Marks& m, const Contexts& c, int64
   for (int k = 0; k < c.count; ++k) next[k] = places.at[k];
   if (c.count == 1) return copy(parted, byte, n);
 #ifdef __AVX2__
-  if (few) {
+  if (few && !compresses_bytes()) {
     std::memset(parted, 0, size_t(n + c.count * SLACK));
     for (int64_t b = 0; b * BLOCK < n; ++b) {
       const uint64_t nonzero = marked<false>(byte + b * BLOCK);
@@ -176,7 +182,7 @@ struct Collector {
   int64_t next[CONTEXTS];
 
   Collector(const uint8_t* from, const Marks& m, const Contexts& c, bool nearly_all_zero, const Places& places)
-      : parted(from), marks(m), count(c.count), few(nearly_all_zero) {
+      : parted(from), marks(m), count(c.count), few(nearly_all_zero && !compresses_bytes()) {
     for (int k = 0; k < count; ++k) next[k] = places.at[k];
   }
   // The codes of block b, of which n elements are there, with zeros behind them.

@@ -89,6 +89,18 @@ inline void spell(int group, Spelling& s) {
   }
 }
 
+// The codes of n symbols, and up to 64 bytes behind them.
+template <int G>
+inline void spell_codes(const uint8_t* symbols, int64_t n, const Spelling& spelling, uint8_t* to) {
+#ifdef __AVX2__
+  if constexpr (G == 2 || G == 4 || G == 8) {
+    for (int64_t i = 0; i < n; i += VECTOR / G) part<G>(symbols + i, to + i * G);
+    return;
+  }
+#endif
+  for (int64_t i = 0; i < n; ++i) store_as(to + i * G, spelling.codes[symbols[i]]);
+}
+
 // Bits of escaped codes: when code + 1 has k + 1 bits, k zeros, a one and its low k bits.
 struct BitWriter {
   uint8_t *at, *end;
