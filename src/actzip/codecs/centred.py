@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from actzip.checks import are_finite
 from actzip.codecs.base import Codec
 from actzip.codecs.dithered import Dithered
 from actzip.codecs.each import mapped, mean
@@ -43,7 +43,7 @@ class Centred(Codec):
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
         numbers = isinstance(self.centre, tuple) and self.centre
-        if not numbers or not all(_is_number(c) for c in self.centre):
+        if not numbers or not are_finite(self.centre):
             raise ValueError(
                 f"Centred(centre=...) is a tuple with a finite number per channel, got "
                 f"{self.centre!r}; without centres use Dithered()"
@@ -133,7 +133,3 @@ class Centred(Codec):
         self._coder._decode(payload, self._plain(out))
         if out.numel():
             out += self._shift(out)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

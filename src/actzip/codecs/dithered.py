@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from actzip import kernels
+from actzip.checks import are_finite
 from actzip.codecs.base import Codec
 from actzip.codecs.bounded import Bounded
 from actzip.codecs.dithered_rate import conditional_entropy, stored_bits
@@ -59,19 +59,18 @@ class Dithered(Codec):
         for name in ("error", "origin"):
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
-        if not all(_is_number(e) and e > 0 for e in _each(self.error)) or self.error == ():
+        errors = _each(self.error)
+        if not errors or not are_finite(errors) or min(errors) <= 0:
             raise ValueError(
                 f"Dithered(error=...) is a finite number above 0, or a tuple of these, got "
                 f"{self.error!r}; to keep every bit use Keep()"
             )
-        if self.origin is not None and (
-            not all(_is_number(o) for o in _each(self.origin)) or self.origin == ()
-        ):
+        if self.origin == () or (self.origin is not None and not are_finite(_each(self.origin))):
             raise ValueError(
                 f"Dithered(origin=...) is None, a finite number or a tuple of these, got "
                 f"{self.origin!r}"
             )
-        if not _is_number(self.coarser) or self.coarser <= 0:
+        if not are_finite([self.coarser]) or self.coarser <= 0:
             raise ValueError(
                 f"Dithered(coarser=...) is a finite number above 0, got {self.coarser!r}"
             )
@@ -254,7 +253,3 @@ def _as_bytes(x: Tensor) -> Tensor:
 
 def _each(value: Any) -> tuple[float, ...]:
     return value if isinstance(value, tuple) else (value,)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

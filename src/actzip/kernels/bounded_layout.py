@@ -95,8 +95,8 @@ def _kept_bounds(errors: tuple[float, ...], dtype: torch.dtype, device: torch.de
 def _bounds(errors: Sequence[float], dtype: torch.dtype, device: torch.device) -> Tensor:
     real = real_of(dtype)
     low, high = (2.0**-900, 2.0**1000) if real == torch.float64 else (2.0**-100, 2.0**120)
-    kept = [float(min(e, high)) if e >= low else 0.0 for e in errors]
-    exact = torch.tensor(kept, dtype=torch.float64)
+    exact = torch.tensor(errors, dtype=torch.float64)
+    exact = torch.where(exact >= low, exact.clamp(max=high), 0.0)
     rounded = exact.to(real)
     zero = torch.zeros((), dtype=real)
     rounded = torch.where(rounded.double() > exact, torch.nextafter(rounded, zero), rounded)

@@ -111,7 +111,6 @@ inline bool decode_chain(const Spec& spec, int64_t k, const Contexts& c, const T
   entropy::States states;
   const uint8_t* const at = states.load(data, data + coded);
   if (!at) return false;
-  const bool few = coded * 16 < min_of(spec.n - first * SPAN, c.chain * SPAN);  // half a bit each
   entropy::Words words{at, data + coded, 0, nullptr, &states};
   BitReader bits{data + coded, data + length - kept};
   Grids<Real<T>> grids(spec, table);
@@ -125,7 +124,7 @@ inline bool decode_chain(const Spec& spec, int64_t k, const Contexts& c, const T
     }
     const Places places(s.marks, c.count);
     if (!decode_codes(s, places, c, t, words)) return false;
-    const Collector next(s.parted, s.marks, c, few, places);
+    const Collector next(s.parted, s.marks, c, places);
     if (!decode_values<T>(spec, begin, n, next, grids, levels, bits, out, stream)) return false;
   }
   if (words.at != words.end || !states.at_rest()) return false;

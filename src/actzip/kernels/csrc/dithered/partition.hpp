@@ -44,20 +44,6 @@ ACTZIP_INLINE int select_bit(uint64_t mask, int r) {
   return at;
 #endif
 }
-
-// The codes of a block that are not zero from those of all contexts; the others are left as they are.
-template <class F>
-ACTZIP_INLINE void each_nonzero(const uint64_t* mask, int count, const uint8_t* parted, int64_t* next, F&& f) {
-  for (int k = 0; k < count; ++k) {
-    const uint8_t* const from = parted + next[k];
-    const int many = __builtin_popcountll(mask[k]);
-    next[k] += many;
-    for (uint64_t left = marked<false>(from) & low_bits(many); left; left &= left - 1) {
-      const int r = __builtin_ctzll(left);
-      f(select_bit(mask[k], r), from[r]);
-    }
-  }
-}
 #endif
 
 // Whether one of the 64 bytes of a block is ESCAPE.
@@ -178,11 +164,10 @@ struct Collector {
   const uint8_t* parted;
   const Marks& marks;
   int count;
-  bool few;
   int64_t next[CONTEXTS];
 
-  Collector(const uint8_t* from, const Marks& m, const Contexts& c, bool nearly_all_zero, const Places& places)
-      : parted(from), marks(m), count(c.count), few(nearly_all_zero && !compresses_bytes()) {
+  Collector(const uint8_t* from, const Marks& m, const Contexts& c, const Places& places)
+      : parted(from), marks(m), count(c.count) {
     for (int k = 0; k < count; ++k) next[k] = places.at[k];
   }
   // The codes of block b, of which n elements are there, with zeros behind them.
@@ -191,14 +176,6 @@ struct Collector {
       std::memset(byte + n, 0, size_t(BLOCK - n));
       return copy(byte, parted + b * BLOCK, n);
     }
-#ifdef __AVX2__
-    if (few) {
-      std::memset(byte, 0, BLOCK);
-      each_nonzero(marks.mask + b * count, count, parted, next,
-                         [&](int i, uint8_t code) { byte[i] = code; });
-      return;
-    }
-#endif
 #ifdef ACTZIP_DITHERED_WIDE
     (compresses_bytes() ? collect_bytes : collect_words)(parted, marks.mask + b * count, count, next, byte);
     (void)n;
