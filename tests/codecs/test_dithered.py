@@ -258,3 +258,33 @@ def test_bad_options_are_refused(options: dict[str, object], said: str) -> None:
 def test_channels_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="3 channels in dimension 1"):
         Dithered((1.0, 2.0, 3.0)).encode(torch.randn(4, 2))
+
+
+def test_an_uneven_code_says_how_much_larger_its_errors_are_where() -> None:
+    x = torch.randn(4, 3, 8, 8)
+    origin = (0.1, -0.3, 0.0)
+    codec = Dithered((0.1, 0.2, 0.3), origin=origin, coarser=3.0)
+    uneven = codec.unevenness(x)
+    assert uneven is not None
+    ratio = codec.max_error(x) / codec.even().max_error(x)
+    torch.testing.assert_close(uneven.double(), ratio.square().double())
+    assert set(uneven.unique().tolist()) == {1.0, 9.0}
+    for same in (codec.even(), Dithered(0.1)):
+        assert same.unevenness(x) is None
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1.0, 40.0])
+def test_the_rate_is_that_of_codes_counted_one_by_one(factor: float) -> None:
+    """For each dither the entropy of the codes of all values, counted by rounding them."""
+    x = torch.randn(8192, dtype=torch.float64)
+    found = Dithered(0.5 * factor).rate(x)[0]
+    total = 0.0
+    many = 200
+    for k in range(many):
+        codes = torch.round(x / factor + (k + 0.5) / many - 0.5)
+        p = codes.unique(return_counts=True)[1] / x.numel()
+        total -= float((p * p.log2()).sum()) / many
+    if factor == 1e-3:  # hardly any code occurs twice: what is added for that cannot be counted so
+        assert 0.95 * total < found < 1.1 * total + 0.3
+    else:
+        assert 0.98 * total < found < 1.04 * total + 0.01

@@ -50,16 +50,12 @@ def unevenness(stored: Stored, x: Tensor) -> Uneven | None:
     """Error variance of each element of x, as decoded, in parts of that of the even code, for some
     samples at a time; None where that is the same for all."""
     codec = stored.value.codec if isinstance(stored.value, Payload) else None
-    if codec is None or codec.even() == codec:
-        return None
-    even = codec.even()
-    if codec.max_error(x[:1]) is None or even.max_error(x[:1]) is None:
+    if codec is None or codec.unevenness(x[:1]) is None:
         return None
 
     def of(first: int, last: int) -> Tensor:
-        largest, unit = codec.max_error(x[first:last]), even.max_error(x[first:last])
-        assert largest is not None, "it told the first sample's"
-        assert unit is not None, "it told the first sample's"
-        return (largest / unit).square().float()
+        found = codec.unevenness(x[first:last])
+        assert found is not None, "it told the first sample's"
+        return found
 
     return of

@@ -178,8 +178,13 @@ class Codec(ABC):
 
     def even(self) -> Codec:
         """The same format with one error for all elements of a channel, that which is its option's
-        unit: what `max_error` is in parts of for a code that has several."""
+        unit: what `unevenness` is in parts of for a code that has several."""
         return self
+
+    def unevenness(self, x: Tensor) -> Tensor | None:
+        """Error variance of each element in parts of that of the even code; None: as large for
+        all."""
+        return None
 
     def precision(self) -> tuple[str, float] | None:
         """("bits", mean bits of an element) or ("error", mean bound on it); None if neither."""

@@ -15,7 +15,7 @@ from actzip import kernels
 from actzip.checks import are_finite
 from actzip.codecs.base import Codec
 from actzip.codecs.bounded import Bounded
-from actzip.codecs.dithered_rate import conditional_entropy, stored_bits
+from actzip.codecs.dithered_rate import conditional_entropies, stored_bits
 from actzip.codecs.each import mapped, mean
 from actzip.codecs.payload import Allocate, Coded, Payload
 from actzip.codecs.registry import register
@@ -97,6 +97,14 @@ class Dithered(Codec):
     def even(self) -> Codec:
         return dataclasses.replace(self, coarser=1.0)
 
+    def unevenness(self, x: Tensor) -> Tensor | None:
+        if self.origin is None or self.coarser == 1:
+            return None
+        below = torch.full((), self.coarser**2, device=x.device)
+        return torch.where(
+            x > self._spread(self.origin, x).to(x.dtype), torch.ones_like(below), below
+        )
+
     def precision(self) -> tuple[str, float] | None:
         return "error", mean(self.error)
 
@@ -130,12 +138,9 @@ class Dithered(Codec):
             above = values > origin
             errors = torch.where(above, errors, errors * self.coarser)
             values = (values - origin).abs()
-        found = []
-        for factor in factors:
-            t = values / (2 * errors * factor)
-            entropy = conditional_entropy(t, None if origin is None else above)
-            found.append(stored_bits(entropy))
-        return found
+        t = values / (2 * errors)
+        entropies = conditional_entropies(t, factors, None if origin is None else above)
+        return [stored_bits(entropy) for entropy in entropies]
 
     def _at(self, value: Any, places: tuple[Tensor, ...], x: Tensor) -> Tensor:
         """The number that belongs to each of these elements."""

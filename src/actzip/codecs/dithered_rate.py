@@ -2,40 +2,59 @@
 
 from __future__ import annotations
 
-import torch
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
+Floats = NDArray[np.float64]
+
 #: Where the dither is looked at, from |v| = 1/2 on: the codes of large steps differ there only.
-_EDGES = (0, *(k / 256 for k in (1, 2, 3, 5, 7, 10, 14, 19, 25, 32, 40, 50, 64, 80, 100, 128)))
-_CODES = 512
+_EDGES = np.array(
+    (0, *(k / 256 for k in (1, 2, 3, 5, 7, 10, 14, 19, 25, 32, 40, 50, 64, 80, 100, 128)))
+)
+_CODES = 512  #: more are merged with their neighbours
 
 
-def conditional_entropy(t: Tensor, above: Tensor | None = None) -> float:
-    """Mean bits of round(t + v) given v, for v uniform in ±1/2 and independent of these t; with
-    `above`, which tells two sides apart, of both together."""
-    if t.numel() == 0:
-        return 0.0
-    edges = torch.tensor(_EDGES, dtype=torch.float64, device=t.device)
-    v = 0.5 - (edges[1:] + edges[:-1]) / 2
-    v, share = torch.cat([v, -v]), (edges[1:] - edges[:-1]).repeat(2)
-    finite = torch.where(t.isfinite(), t, torch.zeros_like(t))
-    codes = torch.round(finite + v[:, None])
-    scale = max(1.0, float(codes.abs().max()) / (_CODES // 2 - 1))
-    if scale > 1:  # of so many codes that merging neighbours takes away the bits of their number
-        codes = torch.round(codes / scale)
-    codes = codes.long() + _CODES // 2
+def conditional_entropies(
+    t: Tensor, factors: Sequence[float], above: Tensor | None = None
+) -> list[float]:
+    """Mean bits of round(t / factor + v) given v, for v uniform in ±1/2 and independent of these
+    t; with `above`, which tells two sides apart, of both together.
+
+    Where a code begins among sorted values tells how many there are of it: no value is rounded.
+    """
+    values = t.double().cpu().numpy()
+    values = np.where(np.isfinite(values), values, 0.0)
+    if not len(values):
+        return [0.0] * len(factors)
+    sides = [values]
     if above is not None:
-        codes = codes + _CODES * (~above).long()
-    width = _CODES * 2
-    rows = torch.arange(len(v), device=t.device)[:, None] * width
-    counts = torch.bincount((codes + rows).view(-1), minlength=width * len(v)).view(-1, width)
-    p = counts.double() / t.numel()
-    logs = torch.where(counts > 0, p, torch.ones_like(p)).log2()
-    entropy = -(p * logs).sum(1)
+        is_above = above.cpu().numpy()
+        sides = [values[is_above], values[~is_above]]
+    sides = [np.sort(side) for side in sides if len(side)]
+    return [_entropy([side / factor for side in sides], len(values)) for factor in factors]
+
+
+def _entropy(sides: list[Floats], n: int) -> float:
+    half = 0.5 - (_EDGES[1:] + _EDGES[:-1]) / 2
+    v, share = np.concatenate([half, -half]), np.tile(np.diff(_EDGES), 2)
+    largest = max(max(abs(side[0]), abs(side[-1])) for side in sides) + 0.5
+    # that many codes are merged with neighbours, which takes away the bits of their number
+    scale = max(1.0, 2 * largest / _CODES)
+    logs, codes = np.zeros(len(v)), np.zeros(len(v))
+    for side in sides:
+        first, last = np.floor((side[[0, -1]] + [-0.5, 0.5]) / scale)
+        begins = np.arange(first, last + 3) - 0.5
+        before = np.searchsorted(side, begins * scale - v[:, None])
+        counts = np.diff(before, axis=1)
+        logs += (counts * np.log2(np.maximum(counts, 1))).sum(1)
+        codes += (counts > 0).sum(1)
     # few values see too few of the codes (Miller and Madow)
-    entropy += ((counts > 0).sum(1) - 1) / (2 * t.numel() * 0.6931471805599453)
-    bits = torch.log2(torch.tensor(scale, dtype=torch.float64)).item()
-    return float((entropy * share).sum()) + bits
+    entropy = math.log2(n) - logs / n + (codes - 1) / (2 * n * math.log(2))
+    return float((entropy * share).sum()) + math.log2(scale)
 
 
 def stored_bits(entropy: float) -> float:
