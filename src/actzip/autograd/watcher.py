@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from actzip.autograd.compiled import not_compiled, traced
 from actzip.autograd.forward_pass import ForwardPass
-from actzip.autograd.identity import node_of, tensors_in
+from actzip.autograd.identity import is_renewed, node_of, tensors_in
 from actzip.autograd.slots import IDLE
 from actzip.autograd.slots.derivations import drops
 from actzip.autograd.transforms import INSIDE, is_transforming, untransformed
@@ -56,6 +56,23 @@ def _sequence_now() -> int:
     with torch.enable_grad():
         node: Any = torch.empty(0, requires_grad=True).view(0).grad_fn
     return _LEAF if node is None else int(node._sequence_nr())  # None: inference mode
+
+
+def _is_given(out: Tensor, args: tuple[Any, ...], kwargs: Any) -> bool:
+    """Whether a call's result is what it was called with; `tensor` is what nn.init fills."""
+    if kwargs and (out is kwargs.get("out") or out is kwargs.get("tensor")):
+        return True
+    return bool(args) and out is args[0]
+
+
+def _hands_on(func: Any, given: Tensor) -> bool:
+    """Whether a call gave back this view, which it was given, without a node for it: there is
+    nothing to look at, and to ask could make one."""
+    if not is_renewed(given):
+        return False
+    name = getattr(func, "__name__", "")
+    edits = name.endswith("_") and name not in ("__get__", "requires_grad_")
+    return not (edits and torch.is_grad_enabled())
 
 
 class Watcher(TorchFunctionMode):
@@ -133,6 +150,8 @@ class Watcher(TorchFunctionMode):
             return out
         try:
             if isinstance(out, Tensor):
+                if _is_given(out, args, kwargs) and _hands_on(func, out):
+                    return out
                 try:  # `node_of`, written out: every op asks
                     node = out.grad_fn
                 except RuntimeError:
@@ -147,7 +166,11 @@ class Watcher(TorchFunctionMode):
                         self.forward_pass.returned(out)
             elif isinstance(out, (tuple, list)):
                 for item in out:
-                    if isinstance(item, Tensor) and (node := node_of(item)) is not None:
+                    if not isinstance(item, Tensor):
+                        continue
+                    if any(item is t for t in tensors_in(args)) and _hands_on(func, item):
+                        continue
+                    if (node := node_of(item)) is not None:
                         self._walk(node, node._sequence_nr(), args, kwargs)
                 if self._pending:
                     self.forward_pass.returned(out)
@@ -194,7 +217,7 @@ class Watcher(TorchFunctionMode):
         """The pass is over; a custom Function at its very end is met through the output."""
         try:
             for t in tensors_in(output, depth=4):
-                node = None if is_transforming() else node_of(t)
+                node = None if is_transforming() or is_renewed(t) else node_of(t)
                 if node is not None:
                     self._walk(node, node._sequence_nr(), (), None)
         except Exception as error:
