@@ -74,17 +74,6 @@ def node_of(t: Tensor) -> Any:
         return None
 
 
-def is_renewed(t: Tensor) -> bool:
-    """Whether PyTorch may make a new node for t when somebody asks for the old one: t is a view,
-    and its memory was edited. Asked for before the program does, it is older than it would be,
-    backward comes to it later, and a sum of three gradients is rounded otherwise.
-    """
-    base = t._base
-    if base is None or not base.requires_grad or t.is_inference():
-        return False
-    return t._version > 0
-
-
 def storage_of(t: Tensor) -> torch.UntypedStorage | None:
     """None for a tensor that has none of the ordinary kind: sparse, nested, wrapped by torch.func,
     of a subclass."""
