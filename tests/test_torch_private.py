@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,55 @@ def test_a_name_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch_private._private("torch._C", "_no_such.name") is None
     assert torch_private._private("torch._no_such_module", "name") is None
     assert torch_private.missing() == ["torch._C._no_such.name", "torch._no_such_module.name"]
+
+
+SOURCE = Path(actzip.__file__).parent
+
+#: Private names that are not torch's, or that are asked for where their absence is an answer.
+ELSEWHERE = {
+    "_getframe",  # Python's
+    "_orig_mod",  # of a class that is known by its name, which has nothing else
+    "_to_copy",  # an op, `aten._to_copy`
+    "_call_impl",  # where it was seen to be there: `module_call`
+}
+#: Options and tensors that a node saved: each kind of node has others, the tables name them.
+SAVED = ("_saved_", "_raw_saved_")
+
+
+def _modules() -> dict[str, ast.Module]:
+    return {
+        str(path.relative_to(SOURCE)): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path.name != "torch_private.py"
+    }
+
+
+def _own(trees: dict[str, ast.Module]) -> Iterator[str]:
+    """Names that actzip gives to functions, classes and attributes."""
+    for node in (n for tree in trees.values() for n in ast.walk(tree)):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def test_nothing_else_of_torch_that_is_private_is_used() -> None:
+    """Where a file reads `t._version`, the list has it, and a torch without it is refused."""
+    trees = _modules()
+    listed = {name for _, _, names in torch_private._ATTRIBUTES for name in names}
+    known = listed | ELSEWHERE | set(_own(trees))
+    found = set()
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute):
+                name = node.attr
+                private = name.startswith("_") and not name.startswith(("__", *SAVED))
+                if private and name not in known:
+                    found.add(f"{path}:{node.lineno}: {name}")
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
+                parts = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+                if any(part.startswith("_") for part in parts):
+                    found.add(f"{path}:{node.lineno}: import from {node.module}")
+    assert not found

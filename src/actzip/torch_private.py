@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 OLDEST = "2.10"  #: as declared in pyproject.toml
@@ -57,6 +58,7 @@ tree_map_only = _private("torch.utils._pytree", "tree_map_only")
 make_wrapper_subclass = _private("torch", "Tensor._make_wrapper_subclass")
 storage_from_weak = _private("torch", "UntypedStorage._new_with_weak_ptr")
 free_weak = _private("torch", "UntypedStorage._free_weak_ref")
+module_call = _private("torch.nn", "Module._call_impl")
 try:  # for compiled graphs alone: without it they are left as they are
     from torch._guards import TracingContext as TracingContext
 except ImportError:
@@ -78,6 +80,10 @@ else:
     TorchDispatchMode = _private("torch.utils._python_dispatch", "TorchDispatchMode")
     StorageWeakRef = _private("torch.multiprocessing.reductions", "StorageWeakRef")
 
+_DDP = (  # a build of torch may have none
+    _private("torch.nn.parallel", "DistributedDataParallel") if dist.is_available() else None
+)
+
 #: What is asked of objects where they are used, as far as their types can tell.
 _ATTRIBUTES: list[tuple[str, Any, tuple[str, ...]]] = [
     (
@@ -97,7 +103,12 @@ _ATTRIBUTES: list[tuple[str, Any, tuple[str, ...]]] = [
     ),
     ("Tensor", Tensor, ("_version", "_base", "_is_zerotensor")),
     ("UntypedStorage", torch.UntypedStorage, ("_cdata", "_weak_ref")),
-    ("Module", nn.Module(), ("_forward_pre_hooks", "_forward_hooks")),
+    (
+        "Module",
+        nn.Module(),
+        ("_forward_pre_hooks", "_forward_hooks", "_parameters", "_buffers", "_compiled_call_impl"),
+    ),
+    ("DistributedDataParallel", _DDP, ("_get_active_ddp_module",)),
 ]
 
 

@@ -24,6 +24,16 @@ def snapshots() -> contextlib.AbstractContextManager[object]:
     return hooked(cloned, lambda t: t)
 
 
+def mixture(seed: int) -> Around:
+    """Half of the saved tensors are cloned: a later edit reaches the others only."""
+
+    def around() -> contextlib.AbstractContextManager[object]:
+        draws = np.random.default_rng(seed)
+        return hooked(lambda t: cloned(t) if draws.uniform() < 0.5 else t, lambda t: t)
+
+    return around
+
+
 @contextlib.contextmanager
 def hooked(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> Iterator[None]:
     """Hooks on all that is saved, but for what torch.func saves for its own gradients: it refuses

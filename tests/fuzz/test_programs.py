@@ -348,3 +348,25 @@ def test_a_tensor_that_is_taken_for_what_it_was_is_reported(
     monkeypatch.setattr(TensorStore, "is_same", lambda *_: True)
     exact = dict.fromkeys(EXACT, "gradient differs")
     assert _reported(program) == {**exact, **dict.fromkeys(METHODS_JUDGED, "too far off")}
+
+
+MIXED = (
+    "v1 = F.softshrink(x1)",
+    "v2 = torch.norm(v1, p=float('inf'))",  # a number: autograd keeps it
+    "x1.detach().numpy()[...] = 0.0",
+    "v2.data.mul_(2)",
+)
+
+
+def test_a_mixture_of_old_and_edited_values_is_no_defect_and_another_gradient_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All old and all new values give 0 here: 0/0 of the edited norm, which autograd keeps, shows
+    where softshrink's input, which is stored, is as it was."""
+    program = _program(*MIXED, tail="g0 = torch.autograd.grad(v2 * 0, x1)")
+    program = replace(program, silent=True)
+    for name, method in EXACT.items():
+        assert run(program, method).values["g0[0]"].isnan().any(), name
+    assert _reported(program) == {}
+    _defective(_one_further, monkeypatch)
+    assert _reported(program) == dict.fromkeys(EXACT, "gradient differs")

@@ -19,6 +19,7 @@ from actzip.autograd.copies import Copies
 from actzip.autograd.decide import Decide, is_ours, unseen
 from actzip.autograd.decision import Fate, Saved
 from actzip.autograd.failures import Failures
+from actzip.autograd.gradient_graphs import GradientGraphs
 from actzip.autograd.identity import Wanted, is_cast, is_parameter, node_of, storage_of, tensors_in
 from actzip.autograd.ledger import Ledger, Row, Stats
 from actzip.autograd.module_paths import Paths
@@ -84,6 +85,7 @@ class ForwardPass:
         #: nodes of which `made` should hear, when a call made one alone
         self.cheap = cheap(settings.derives is Derives.LOSSY)
         self._decide = Decide(settings.policy, self._store, self.copies, self._calls)
+        self.gradient_graphs = GradientGraphs()  #: the watcher's
         self.ledger = Ledger()
         self.gave_way = False  #: to another session, for a part of the pass
         self.visited = False  #: whether any autograd node was seen
@@ -269,7 +271,8 @@ class ForwardPass:
         want = Wanted.of(t, storage._cdata)
         raw_bytes = self._store.count(want, storage)
         role = rule.role if rule else Role.EXACT
-        row = self.ledger.open(path, plan.node, slot.name, role, plan.op, raw_bytes)
+        order = self.gradient_graphs.order(node) if self.gradient_graphs else 0
+        row = self.ledger.open(path, plan.node, slot.name, role, plan.op, raw_bytes, order)
         limit = self._slice_bytes
         parts = 1 if limit is None else parts_of(node, plan.op, slot.name, t, limit)
         maker = maker if want.unit is t else node_of(want.unit)

@@ -127,14 +127,17 @@ class Ledger:
         self.unknown: Counter[str] = Counter()
         self.unseen: Counter[str] = Counter()
         self.weights_on_ctx: dict[tuple[str, int], int] = {}  #: bytes, by node and storage
-        self._occurrences: dict[tuple[str, str, str], int] = {}
+        self._occurrences: dict[tuple[str, str, str, int], int] = {}
 
-    def open(self, path: str, node: str, slot: str, role: Role, op: Op, raw_bytes: int) -> Row:
+    def open(
+        self, path: str, node: str, slot: str, role: Role, op: Op, raw_bytes: int, order: int = 0
+    ) -> Row:
         """A new row: for what the module at `path` saves there."""
-        where = (path, node, slot)
+        where = (path, node, slot, order)
         occurrence = self._occurrences.get(where, 0)
         self._occurrences[where] = occurrence + 1
-        row = Row(site(path, node, slot, occurrence, role, False, op), raw_bytes)
+        found = site(path, node, slot, occurrence, role, False, op, order=order)
+        row = Row(found, raw_bytes)
         self.rows.append(row)
         return row
 

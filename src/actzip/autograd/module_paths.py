@@ -14,8 +14,9 @@ from torch import nn
 
 from actzip.autograd.by_identity import ByIdentity
 from actzip.autograd.uncompiled import is_uncompiled
+from actzip.torch_private import module_call
 
-_CALL = nn.Module._call_impl.__code__
+_CALL = getattr(module_call, "__code__", None)
 _OURS = 5  #: frames of the watcher, at least, from where it asks to the op
 _COMPILES = ("_dynamo/eval_frame.py", "_dynamo\\eval_frame.py")
 

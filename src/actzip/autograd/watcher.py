@@ -14,7 +14,9 @@ from torch.overrides import TorchFunctionMode
 
 from actzip.autograd.compiled import not_compiled, traced
 from actzip.autograd.forward_pass import ForwardPass
+from actzip.autograd.gradient_graphs import GradientGraphs
 from actzip.autograd.identity import node_of, tensors_in
+from actzip.autograd.renewed_views import hands_on, is_given, is_renewed
 from actzip.autograd.slots import IDLE
 from actzip.autograd.slots.derivations import drops
 from actzip.autograd.transforms import INSIDE, is_transforming, untransformed
@@ -84,12 +86,15 @@ class Watcher(TorchFunctionMode):
         self._finished = finished
         self.around: list[tuple[int, Watcher]] = []  #: wait for this one: places on the mode stack
         self.paused = self.ended = False
+        self._gradient_graphs = GradientGraphs()
+        self._backward = _LEAF  # the sequence number at which the last one began
         self._open()
 
     def _open(self) -> None:
         # a default device of the user's is not for what a method learns
         with untransformed(), DisableTorchFunction():
             self.forward_pass = self._begin()
+        self.forward_pass.gradient_graphs = self._gradient_graphs
         self._deferred = self.forward_pass.deferred
         self._pending = self.forward_pass.copies.pending
         self._last = self._highest = _sequence_now()
@@ -125,14 +130,19 @@ class Watcher(TorchFunctionMode):
             traced(self.key)
             return func(*args, **(kwargs or {}))
         inside = transform_level() is not None or (dispatch_modes() and is_transforming())
-        if self._deferred.waits or func in _SPECIAL:
+        special = func in _SPECIAL
+        if special or self._deferred.waits:
             self._before(func, args, inside)
         out = func(*args, **kwargs) if kwargs else func(*args)
         if inside:
             self.forward_pass.passed_over(INSIDE)
             return out
         try:
+            if special and func in _BACKWARD:
+                self._differentiated(args)
             if isinstance(out, Tensor):
+                if is_given(out, args, kwargs) and hands_on(func, out):
+                    return out
                 try:  # `node_of`, written out: every op asks
                     node = out.grad_fn
                 except RuntimeError:
@@ -147,7 +157,11 @@ class Watcher(TorchFunctionMode):
                         self.forward_pass.returned(out)
             elif isinstance(out, (tuple, list)):
                 for item in out:
-                    if isinstance(item, Tensor) and (node := node_of(item)) is not None:
+                    if not isinstance(item, Tensor):
+                        continue
+                    if any(item is t for t in tensors_in(args)) and hands_on(func, item):
+                        continue
+                    if (node := node_of(item)) is not None:
                         self._walk(node, node._sequence_nr(), args, kwargs)
                 if self._pending:
                     self.forward_pass.returned(out)
@@ -173,9 +187,12 @@ class Watcher(TorchFunctionMode):
     def _before(self, func: Any, args: tuple[Any, ...], inside: bool) -> None:
         """What must be done before the op runs, perhaps inside a transform."""
         try:
-            if func in _BACKWARD and self.forward_pass.root is None and not inside:
-                self._close()
-                self._open()
+            if func in _BACKWARD and not inside:
+                if self.forward_pass.root is None:
+                    self._close()
+                    self._open()
+                with DisableTorchFunction():
+                    self._backward = _sequence_now()
             if self.forward_pass.deferred.waits and (inside or func not in _LAYERS):
                 with untransformed():
                     self.forward_pass.settle()
@@ -184,6 +201,13 @@ class Watcher(TorchFunctionMode):
         except Exception as error:
             if not self.forward_pass.contain(error):
                 raise
+
+    def _differentiated(self, args: tuple[Any, ...]) -> None:
+        """A backward of these outputs ran: with create_graph it made nodes."""
+        with DisableTorchFunction():
+            numbers = range(self._backward + 1, _sequence_now())
+            if numbers:
+                self._gradient_graphs.made(numbers, map(node_of, tensors_in(args[:1])))
 
     def abandon(self) -> None:
         """The pass ended by an exception: there is nothing to tell of it."""
@@ -194,7 +218,7 @@ class Watcher(TorchFunctionMode):
         """The pass is over; a custom Function at its very end is met through the output."""
         try:
             for t in tensors_in(output, depth=4):
-                node = None if is_transforming() else node_of(t)
+                node = None if is_transforming() or is_renewed(t) else node_of(t)
                 if node is not None:
                     self._walk(node, node._sequence_nr(), (), None)
         except Exception as error:

@@ -51,16 +51,17 @@ class Site:
     #: what the table says of the op that saves the tensor, and of the one that made it
     op: Op = field(default=UNKNOWN, compare=False, repr=False)
     maker: Op = field(default=UNKNOWN, compare=False, repr=False)
+    order: int = 0  #: of its graph: 1 for that of gradients, 2 for that of their gradients, …
 
     @functools.cached_property
     def name(self) -> str:
         count = f"#{self.occurrence}" if self.occurrence else ""
-        return f"{self.module}:{self.node}.{self.slot}{count}"
+        return f"{self.module}:{self.node}.{self.slot}{count}{'~grad' * self.order}"
 
     def made(self, maker: Op, relu: bool) -> Site:
         """The same with what is known once its tensor is looked at."""
         s = self
-        return site(s.module, s.node, s.slot, s.occurrence, s.role, relu, s.op, maker)
+        return site(s.module, s.node, s.slot, s.occurrence, s.role, relu, s.op, maker, s.order)
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -73,9 +74,10 @@ def site(
     relu: bool = False,
     op: Op = UNKNOWN,
     maker: Op = UNKNOWN,
+    order: int = 0,
 ) -> Site:
     """A site, the same object in every step: to make one costs more than to look it up."""
-    return Site(module, node, slot, occurrence, role, relu, op, maker)
+    return Site(module, node, slot, occurrence, role, relu, op, maker, order)
 
 
 class Derives(enum.Enum):

@@ -92,7 +92,9 @@ class ErrorBounded(Policy):
 
     def remember_shape(self, site: Site, tensor: Tensor) -> None:
         """Backward will be looked at: what the tensor was is needed then."""
-        if self._looking:
+        # an op on gradients has only the safe bound: second derivatives cancel in sums, and how
+        # noise grows by that is not in the model of noise that travels
+        if self._looking and not site.order:
             self._shapes[site.name] = (tensor.numel(), site.op.kind is Kind.BATCH_NORM)
 
     def reason(self, site: Site) -> str:
