@@ -140,7 +140,10 @@ class ActzipCallback(TrainerCallback):
         if step is not None:
             replaced = functools.wraps(step)(extended_step)
             self._undo.append(_replace(trainer, "training_step", replaced))
-        for owner, name in (*((trainer, each) for each in _LOOP), (trainer.callback_handler, _EVENT)):
+        for owner, name in (
+            *((trainer, each) for each in _LOOP),
+            (trainer.callback_handler, _EVENT),
+        ):
             if hasattr(owner, name):
                 self._undo.append(_replace(owner, name, self._ended(getattr(owner, name))))
 
