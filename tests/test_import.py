@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 import actzip
 from actzip import cli
+from actzip.commands import recorded
 
 SOURCE = ast.parse(Path(actzip.__file__).read_text())
 
@@ -23,9 +27,10 @@ def modules_after(code: str) -> set[str]:
     return set(ran.stdout.splitlines()[-1].split())
 
 
-def test_neither_the_import_nor_the_help_waits_for_torch() -> None:
+@pytest.mark.parametrize("command", ["", "train", "max-batch"])
+def test_neither_the_import_nor_the_help_waits_for_torch(command: str) -> None:
     assert "torch" not in modules_after("import actzip")
-    asked = "import actzip.cli as c; sys.argv = ['actzip', '--help']; c.main()"
+    asked = f"import actzip.cli as c; sys.argv = ['actzip', *{command.split()}, '--help']; c.main()"
     found = modules_after(asked)
     assert "typer" in found
     assert not {"torch", "numpy", "actzip.api"} & found
@@ -61,6 +66,16 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
-def test_the_help_of_all_commands_has_their_first_lines(name: str) -> None:
+def test_the_recorded_help_is_that_of_the_command(name: str) -> None:
     function = getattr(importlib.import_module(f"actzip.commands.{name}"), name)
-    assert function.__doc__.splitlines()[0] == cli.COMMANDS[name]
+    again = "python tools/record_options.py"
+    assert recorded.read()[name] == json.loads(json.dumps(recorded.described(function))), again
+    said = []
+    for each in (function, recorded.stand_in(recorded.read()[name])):
+        alone = typer.Typer(add_completion=False)
+        alone.command(name)(each)
+        done = CliRunner().invoke(alone, ["--help"], env={"COLUMNS": "100"})
+        assert done.exit_code == 0
+        said.append(done.output)
+    assert said[0] == said[1]
+    assert "--json" in said[0]

@@ -3,51 +3,57 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 import actzip
+from actzip.commands.recorded import read, stand_in
 
-#: The commands by their functions in `actzip.commands`, with the first line of their docstrings.
-COMMANDS = {
-    "train": "Train a model; with several methods, once per method, and compare the costs.",
-    "compare": "Train with several methods and seeds, one run at a time, and compare them.",
-    "profile": "Show where activation bytes are, per module and per op, before and after methods.",
-    "plan": "Predict what a training step takes, and the largest batch, without training or "
-    "allocating.",
-    "max_batch": "Find the largest batch of each method by real steps in fresh processes.",
-    "doctor": "Examine this machine: device, kernels, versions; promises, bytes; times of codecs "
-    "and steps.",
-    "data": "Show what would be read: layout, counts, classes, and every example that is left out.",
-}
+#: The commands by the names of their functions in `actzip.commands`, in the order of their listing.
+COMMANDS = ("train", "compare", "profile", "plan", "max_batch", "doctor", "data")
 
 
 class Later(TyperCommand):
-    """A command of which only the name and one line are known until it is used.
+    """A command of which only what it says of itself is known until it is used.
 
     Its options name tasks and methods, which takes the import of PyTorch; help need not wait.
     """
 
-    def make_context(self, *args: Any, **more: Any) -> Any:
-        return self.real().make_context(*args, **more)
+    recorded: dict[str, Any]
+
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
+        made = self.shown() if "--help" in args else self.real()
+        return made.make_context(info_name, args, *more, **extra)
+
+    def shown(self) -> Any:
+        """What has the same help."""
+        return _command(stand_in(self.recorded))
 
     def real(self) -> Any:
         """The command itself."""
         name = (self.name or "").replace("-", "_")
-        alone = typer.Typer(add_completion=False)
-        alone.command()(getattr(importlib.import_module(f"actzip.commands.{name}"), name))
-        return typer.main.get_command(alone)
+        return _command(getattr(importlib.import_module(f"actzip.commands.{name}"), name))
+
+
+def _command(function: Callable[..., Any]) -> Any:
+    alone = typer.Typer(add_completion=False)
+    alone.command()(function)
+    return typer.main.get_command(alone)
 
 
 class Commands(TyperGroup):
     """All commands, none of them imported."""
 
     def __init__(self, **settings: Any) -> None:
-        names = {name.replace("_", "-"): line for name, line in COMMANDS.items()}
-        settings["commands"] = {name: Later(name, help=line) for name, line in names.items()}
-        super().__init__(**settings)
+        commands: dict[str, Any] = {}
+        for function, recorded in read().items():
+            name = function.replace("_", "-")
+            commands[name] = Later(name, help=" ".join(recorded["help"].split("\n\n")[0].split()))
+            commands[name].recorded = recorded
+        super().__init__(**{**settings, "commands": commands})
 
 
 app = typer.Typer(

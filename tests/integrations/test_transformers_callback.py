@@ -208,6 +208,50 @@ def test_training_again_after_an_interruption_begins_anew(tmp_path: Path) -> Non
     assert not {"log", "training_step"} & vars(run).keys()
 
 
+class _Fails(transformers.TrainerCallback):
+    """Raises where it is told to; in a forward pass if no event is named."""
+
+    def __init__(self, event: str, error: type[BaseException]) -> None:
+        def fail(*args: Any, **kwargs: Any) -> None:
+            raise error("enough")
+
+        if event == "forward":
+            self.on_step_begin = lambda *_, model, **__: setattr(model, "forward", fail)
+        else:
+            setattr(self, event, fail)
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        ("forward", KeyboardInterrupt),
+        ("forward", RuntimeError),
+        ("on_epoch_begin", RuntimeError),
+        ("on_step_end", KeyboardInterrupt),
+        ("on_evaluate", RuntimeError),
+    ],
+)
+def test_an_exception_anywhere_in_the_loop_detaches(
+    tmp_path: Path, event: str, error: type[BaseException]
+) -> None:
+    run = trainer(
+        tmp_path,
+        _Fails(event, error),
+        ActzipCallback(noise_every=0),
+        max_steps=1,
+        logging_steps=1,
+        eval_strategy="steps",
+        eval_steps=1,
+        save_strategy="steps",
+        save_steps=1,
+    )
+    with pytest.raises(error, match="enough"):
+        run.train()
+    assert actzip.session_of(run.model) is None
+    assert not {"log", "training_step", "_run_epoch"} & vars(run).keys()
+    assert "call_event" not in vars(run.callback_handler)
+
+
 @pytest.mark.parametrize("arguments", [{"gradient_checkpointing": True}, {"bf16": True}], ids=str)
 def test_a_run_of_another_kind_is_compressed_too(tmp_path: Path, arguments: dict[str, Any]) -> None:
     run = trainer(tmp_path, ActzipCallback(), max_steps=4, **arguments)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from tiny_data import tiny
 from torch.distributed.tensor import DTensor
 
 from actzip.tasks.config import Config, make
-from actzip.tasks.engine import Loop
+from actzip.tasks.data import DataWarning
+from actzip.tasks.engine import Loop, load
 from actzip.tasks.ranks import Ranks, joined
 from actzip.tasks.result import Progress
 from actzip.tasks.run_folder import Journal, read_state
@@ -138,3 +140,22 @@ def test_other_commands_are_for_one_process(command: str, monkeypatch: pytest.Mo
     done = CliRunner().invoke(cli.app, command.split(), env={"COLUMNS": "160"})
     assert done.exit_code == 2
     assert "is for one process; torchrun is for `actzip train`" in done.output
+
+
+@pytest.mark.parametrize("local", ["0", "1"])
+def test_what_all_processes_find_is_told_by_one(
+    local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from actzip import cli
+
+    (tmp_path / "a.csv").write_text("text,label\n,up\n" + "good,up\nbad,down\n" * 4)
+    monkeypatch.setenv("LOCAL_RANK", local)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        load(make("text", data=str(tmp_path / "a.csv"), batch=2))
+    assert len([each for each in caught if each.category is DataWarning]) == 1 - int(local)
+    done = CliRunner().invoke(cli.app, ["train", "--task", "paint"], env={"COLUMNS": "160"})
+    assert done.exit_code == 2
+    assert ("allowed are classify" in done.output) is (local == "0")

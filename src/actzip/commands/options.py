@@ -17,6 +17,7 @@ from rich.console import Console
 from actzip import accelerator
 from actzip.tasks.catalogue import TASKS
 from actzip.tasks.config import OPTIMIZERS, PRECISIONS, SCHEDULES, Config
+from actzip.tasks.first_process import is_first_here
 from actzip.tasks.max_batch_search import StepError, is_out_of_memory
 from actzip.tasks.method_spec import pairs, parse
 from actzip.tasks.run_folder import check_place
@@ -143,6 +144,8 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
+        if not is_first_here():  # the first process is told the same, and says it
+            raise typer.Exit(2) from error
         raise typer.BadParameter(str(error)) from error
     except (OSError, RuntimeError, MemoryError) as error:
         typer.echo(sentence(error), err=True)

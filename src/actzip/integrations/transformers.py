@@ -22,9 +22,13 @@ from actzip.integrations.resume import everywhere, warn_of_lost_state
 from actzip.methods.base import Method
 from actzip.warning import warn
 
+#: what the training loop consists of; an exception that leaves one of these ends it
+_LOOP = ("_run_epoch", "training_step", "_evaluate", "_finalize_training")
+_EVENT = "call_event"  #: by which the trainer's handler calls every callback
+
 
 class ActzipCallback(TrainerCallback):
-    """Compresses the model from the beginning of training to its end.
+    """Compresses the model from the beginning of training to its end, also by an exception.
 
     method       as for `actzip.compress`, and so are all other options but the optimizer
     noise_every  optimizer steps between two measurements of the gradients' noise, which take about
@@ -136,6 +140,25 @@ class ActzipCallback(TrainerCallback):
         if step is not None:
             replaced = functools.wraps(step)(extended_step)
             self._undo.append(_replace(trainer, "training_step", replaced))
+        for owner, name in (
+            *((trainer, each) for each in _LOOP),
+            (trainer.callback_handler, _EVENT),
+        ):
+            if hasattr(owner, name):
+                self._undo.append(_replace(owner, name, self._ended(getattr(owner, name))))
+
+    def _ended(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, after whose failure training is over; there is no event for that."""
+
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except BaseException:
+                self._detach()
+                raise
+
+        return called
 
     def _numbers(self, step: int) -> dict[str, float]:
         if self.session is None or not self._undo:

@@ -18,6 +18,7 @@ from actzip.memory.measure import reset_resident_peak, resident
 from actzip.tasks import data as sources
 from actzip.tasks import sites
 from actzip.tasks.config import Config, read_config
+from actzip.tasks.first_process import is_first_here
 from actzip.tasks.interrupt import Interrupt
 from actzip.tasks.ranks import Ranks
 from actzip.tasks.result import History, Progress, Result
@@ -54,7 +55,8 @@ def run(
 def load(config: Config) -> sources.Data:
     """The data of a run. The split does not depend on the run's seed: runs stay comparable."""
     with warnings.catch_warnings():
-        if multiprocessing.parent_process() is not None:  # who started this run was warned
+        # who started this run was warned, and of several processes one is enough
+        if multiprocessing.parent_process() is not None or not is_first_here():
             warnings.simplefilter("ignore", sources.DataWarning)
         return sources.load(
             config.data,

@@ -88,3 +88,12 @@ def test_json_that_is_something_else_is_not_taken_for_coco(tmp_path: Path) -> No
     (tmp_path / "half.json").write_text("{")
     with pytest.warns(DataWarning, match=r"1 problem: .*half\.json cannot be read as JSON"):
         assert len(load(str(tmp_path), "detect", side=16).train) == 4
+
+
+def test_names_and_endings_of_other_systems_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "Annotations" / "Train.JSON"
+    annotated(file, tmp_path / "Images" / "Train", 5)
+    text = file.read_text().replace('"file_name": "', '"file_name": "C:\\\\set\\\\')
+    file.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    data = load(str(tmp_path), "detect", side=16, strict=True)
+    assert (len(data.train), len(data.test)) == (4, 1)

@@ -107,7 +107,7 @@ def test_files_say_their_task(tmp_path: Path) -> None:
 
 def test_what_fits_nothing_is_shown_as_a_tree_with_what_is_expected(tmp_path: Path) -> None:
     (tmp_path / "sounds" / "loud").mkdir(parents=True)
-    for i in range(3):
+    for i in range(5):
         (tmp_path / "sounds" / "loud" / f"{i}.wav").write_bytes(b"")
     (tmp_path / "read.me").write_text("")
     (tmp_path / "other").mkdir()
@@ -115,7 +115,7 @@ def test_what_fits_nothing_is_shown_as_a_tree_with_what_is_expected(tmp_path: Pa
         task_of(str(tmp_path))
     lines = str(said.value).splitlines()
     assert f"  {tmp_path.name}/ read.me" in lines
-    assert "      loud/ 3 .wav" in lines
+    assert "      loud/ 5 .wav (0.wav, …)" in lines
     assert "    other/ empty" in lines
     assert any("JPEGImages/ + Annotations/*.xml" in line for line in lines)
     assert any("train/<class>/ + test/<class>/" in line for line in lines)

@@ -224,3 +224,64 @@ def test_one_pair_cannot_be_split(tmp_path: Path) -> None:
     pair(tmp_path, "a", quarters(0, 1, 1, 0))
     with pytest.raises(DataError, match=r"the test split of .* is empty"):
         load(str(tmp_path), "segment")
+
+
+def test_pictures_and_masks_in_class_folders_are_for_segment(tmp_path: Path) -> None:
+    for name in ("benign", "malignant"):
+        for i in range(3):
+            mask = pair(tmp_path / "aside", f"{name} ({i})", quarters(0, 255, 255, 0))
+            folder = tmp_path / "set" / name
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.move(mask, folder / f"{name} ({i})_mask.png")
+            shutil.move(tmp_path / "aside" / "images" / f"{name} ({i}).jpg", folder)
+    assert task_of(str(tmp_path / "set")) == "segment"
+    data = load(str(tmp_path / "set"), "segment", side=8, strict=True)
+    assert (len(data.train), len(data.test)) == (5, 1)
+
+
+def test_the_same_in_a_folder_for_each_split_keeps_the_split(tmp_path: Path) -> None:
+    for split, count in (("train", 3), ("test", 2)):
+        (tmp_path / split).mkdir()
+        for i in range(count):
+            mask = pair(tmp_path / "aside", f"{split}{i}", quarters(0, 1, 1, 0))
+            shutil.move(mask, tmp_path / split / f"{split}{i}_mask.png")
+            shutil.move(tmp_path / "aside" / "images" / f"{split}{i}.jpg", tmp_path / split)
+    shutil.rmtree(tmp_path / "aside")
+    data = load(str(tmp_path), "segment", side=8, strict=True)
+    assert (len(data.train), len(data.test)) == (3, 2)
+
+
+def test_years_of_voc_are_read_together(tmp_path: Path) -> None:
+    for year in ("VOC2007", "VOC2012"):
+        root = tmp_path / "VOCdevkit" / year
+        for i in range(3):
+            pair(root, f"{i}", quarters(0, 1, 2, 255))
+        (root / "images").rename(root / "JPEGImages")
+        (root / "masks").rename(root / "SegmentationClass")
+        (root / "ImageSets" / "Segmentation").mkdir(parents=True)
+        (root / "ImageSets" / "Segmentation" / "train.txt").write_text("0\n1\n")
+        (root / "ImageSets" / "Segmentation" / "val.txt").write_text("2\n")
+    data = load(str(tmp_path), "segment", side=8)
+    assert (len(data.train), len(data.test)) == (4, 2)
+    assert data.classes == ("background", "class 1", "class 2")
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg"])
+def test_white_shapes_with_soft_edges_are_one_class(tmp_path: Path, ending: str) -> None:
+    for i in range(4):
+        path = pair(tmp_path, f"{i}", quarters(0, 255, 255, 0).repeat(4, 0).repeat(4, 1))
+        soft = Image.open(path).resize((87, 59), Image.Resampling.BICUBIC)
+        path.unlink()
+        soft.save(path.with_suffix(f".{ending}"))
+        Image.new("RGB", soft.size).save(tmp_path / "images" / f"{i}.jpg")
+    data = load(str(tmp_path), "segment", side=32, strict=True)
+    assert data.classes == ("background", "class 1")
+    _, y = data.train.batch(torch.arange(3))
+    assert 0.4 < (y == 1).float().mean() < 0.6
+
+
+def test_names_that_do_not_match_are_told_when_nothing_fits(tmp_path: Path) -> None:
+    pair(tmp_path, "a", quarters(0, 1, 1, 0)).rename(tmp_path / "masks" / "b.png")
+    with pytest.raises(DataError, match=r"a\.jpg has no mask of its name") as said:
+        load(str(tmp_path), "segment")
+    assert "    masks/ b.png" in str(said.value).splitlines()

@@ -68,7 +68,7 @@ def test_rows_without_a_text_or_a_label_are_left_out(tmp_path: Path) -> None:
     with pytest.warns(DataWarning, match=r"3 problems: .*row 22: a text or a label is missing"):
         data = load(path, "text")
     assert len(data.train) + len(data.test) == 20
-    assert data.problems[2].endswith("a.csv, row 24: it has 1 columns")
+    assert data.problems[2].endswith("a.csv, row 24: it has 1 columns, the first one 2")
     with pytest.raises(DataError, match="row 22"):
         load(path, "text", strict=True)
 
@@ -186,3 +186,55 @@ def test_a_folder_of_datasets_is_read_or_its_package_named(tmp_path: Path) -> No
 def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no layout that text reads"):
         load(str(tmp_path), "text")
+
+
+def test_columns_are_found_by_their_names_in_each_table(tmp_path: Path) -> None:
+    table(tmp_path / "train.csv", f"Review Text,LABEL\n{ROWS}")
+    table(tmp_path / "train_2.csv", "label,note,review text\nup,x,good\n")
+    table(tmp_path / "train_ids.csv", "id,label\n0,up\n")  # no column of texts
+    table(tmp_path / "test.csv", "label,Review Text\nup,good\n")
+    with pytest.warns(DataWarning, match=r"1 problem: .*train_ids\.csv is left out.*'Review Text'"):
+        data = load(str(tmp_path), "text")
+    assert (len(data.train), len(data.test)) == (21, 1)
+    assert data.classes == ("down", "up")
+
+
+@pytest.mark.parametrize("test", ["id,text\n0,fine\n", "text,label\nfine,-1\n", "text,label\n"])
+def test_tests_without_answers_do_not_count(tmp_path: Path, test: str) -> None:
+    table(tmp_path / "train.csv", f"text,label\n{ROWS}")
+    table(tmp_path / "test.csv", test)
+    data = load(str(tmp_path), "text", strict=True)
+    assert (len(data.train), len(data.test)) == (16, 4)
+    assert "the test split has no labels" in data.layout
+    table(tmp_path / "val.csv", "text,label\ngood,up\n")
+    data = load(str(tmp_path), "text", strict=True)
+    assert (len(data.train), len(data.test)) == (20, 1)
+
+
+def test_a_row_with_too_many_columns_is_left_out(tmp_path: Path) -> None:
+    # a comma that is not quoted moves the label to the next column
+    path = table(tmp_path / "a.csv", f"text,label\n{ROWS}good, but long,up\nfine,up,,\n")
+    with pytest.warns(DataWarning, match="1 problem: .*row 22: it has 3 columns, the first one 2"):
+        data = load(path, "text")
+    assert data.classes == ("down", "up")
+    assert len(data.train) + len(data.test) == 21
+
+
+def test_quoted_texts_of_several_lines_are_read_from_tsv(tmp_path: Path) -> None:
+    rows = "".join(f'"two\nlines, {i}"\tup\nnone {i}\tdown\n' for i in range(10))
+    data = load(table(tmp_path / "a.TSV", f"text\tlabel\r\n{rows}"), "text", strict=True)
+    assert len(data.train) + len(data.test) == 20
+
+
+@pytest.mark.parametrize("name", ["train.txt", "SMSCollection"])
+def test_a_file_of_another_ending_is_a_table_if_the_task_is_text(tmp_path: Path, name: str) -> None:
+    path = table(tmp_path / name, "".join(f"up\tgood {i}\ndown\tbad {i}\n" for i in range(10)))
+    for place in (path, str(tmp_path)) if name == "train.txt" else (path,):
+        data = load(place, "text")
+        assert data.classes == ("down", "up")
+        assert len(data.train) + len(data.test) == 20
+
+
+def test_an_archive_is_to_be_unpacked(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"Unpack it.*Found:\n  a\.zip, a file of 2 bytes"):
+        load(table(tmp_path / "a.zip", "PK"), "text")

@@ -180,3 +180,21 @@ def test_without_pillow_the_error_names_the_command(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install 'actzip\[bench\]'"):
         load(str(tree(tmp_path)), "classify")
+
+
+def test_folders_that_say_which_part_they_are_name_no_class(tmp_path: Path) -> None:
+    for part in ("train", "test", "Test_Images", "masks"):
+        picture(tmp_path / part / "0.png", (1, 2, 3))
+        picture(tmp_path / part / "1.png", (1, 2, 3))
+    with pytest.raises(DataError, match="no layout that classify reads"):
+        load(str(tmp_path), "classify")
+    with pytest.raises(DataError, match="no layout that any task reads"):
+        task_of(str(tmp_path))
+
+
+def test_class_folders_may_lie_beside_other_folders(tmp_path: Path) -> None:
+    tree(tmp_path / "images")
+    (tmp_path / "meta").mkdir()
+    data = load(str(tmp_path), "classify", side=8)
+    assert data.classes == ("blue", "red")
+    assert task_of(str(tmp_path)) == "classify"

@@ -202,3 +202,36 @@ def test_folders_of_something_else_are_shown(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     with pytest.raises(DataError, match=r"(?s)notes/ empty.*Pascal VOC.*COCO.*YOLO"):
         load(str(tmp_path), "detect")
+
+
+def test_archives_of_training_and_of_tests_are_read_together(tmp_path: Path) -> None:
+    for name, first, split in (("trainval", 0, "trainval"), ("test", 3, "test")):
+        root = tmp_path / f"VOC{name}_2007" / "VOCdevkit" / "VOC2007"
+        for i in range(first, first + 3):
+            scene(root / "JPEGImages", f"{i}", [BOX], root / "Annotations")
+        lists = root / "ImageSets" / "Main"
+        lists.mkdir(parents=True)
+        (lists / f"{split}.txt").write_text(f"{first}\n{first + 1}\n")
+        if split == "trainval":
+            (lists / "train.txt").write_text("0\n1\n")
+            (lists / "val.txt").write_text("2\n")
+    data = load(str(tmp_path), "detect", side=16)
+    assert (len(data.train), len(data.test)) == (2, 3)  # val is tested with, as the tests are
+
+
+def test_lists_beside_the_annotations_are_the_published_split(tmp_path: Path) -> None:
+    for i in range(5):
+        scene(tmp_path / "images", f"cat_{i}", [BOX], tmp_path / "annotations")
+    (tmp_path / "annotations" / "trainval.txt").write_text("cat_0 1 1 1\ncat_3 1 1 1\n")
+    (tmp_path / "annotations" / "test.txt").write_text("cat_1 1 1 1\n")
+    data = load(str(tmp_path), "detect", side=16, strict=True)
+    assert (len(data.train), len(data.test)) == (2, 1)
+
+
+def test_endings_in_capitals_and_hidden_files_are_no_problem(tmp_path: Path) -> None:
+    for i in range(5):
+        xml = scene(tmp_path, f"{i}", [BOX])
+        xml.rename(xml.with_suffix(".XML"))
+    (tmp_path / "._0.xml").write_text("left by macOS")
+    data = load(str(tmp_path), "detect", side=16, strict=True)
+    assert (len(data.train), len(data.test)) == (4, 1)

@@ -97,3 +97,24 @@ def test_a_line_that_is_no_box_is_left_out(tmp_path: Path, line: str, message: s
     assert len(boxes[0].labels) == 2
     with pytest.raises(DataError, match=message):
         load(str(tmp_path), "detect", side=16, strict=True)
+
+
+def test_names_may_stand_among_the_labels(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        marked(tmp_path / split / "images", tmp_path / split / "labels", 2)
+    (tmp_path / "train" / "labels" / "classes.txt").write_text("cat\r\nbig dog\r\n")
+    assert load(str(tmp_path), "detect", side=16).classes == ("cat", "big dog")
+    (tmp_path / "data.yaml").write_bytes(b"\xef\xbb\xbfnames: [a, b]\r\n")  # with a mark
+    assert load(str(tmp_path), "detect", side=16).classes == ("a", "b")
+
+
+def test_lists_of_pictures_are_the_published_split(tmp_path: Path) -> None:
+    marked(tmp_path / "Images", tmp_path / "Labels", 4)
+    for path in (tmp_path / "Labels").iterdir():
+        path.rename(path.with_suffix(".TXT"))
+    (tmp_path / "Labels" / "._0.txt").write_text("left by macOS")
+    (tmp_path / "train.txt").write_text("data/images/0.jpg\ndata/images/2.jpg\n")
+    (tmp_path / "valid.txt").write_text("data\\images\\1.jpg\r\n")
+    data = load(str(tmp_path), "detect", side=16, strict=True)
+    assert (len(data.train), len(data.test)) == (2, 1)
+    assert "split by train.txt and valid.txt" in data.layout

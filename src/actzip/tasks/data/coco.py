@@ -37,7 +37,7 @@ def find(root: Path, problems: Problems) -> Found[Item] | None:
 
 def _files(root: Path) -> list[Path]:
     places = [root, *layout.folders(root)]
-    files = [file for place in places for file in sorted(place.glob("*.json"))]
+    files = [file for place in places for file in layout.files(place, ".json")]
     return [file for file in files if not any(word in file.stem.lower() for word in _ASIDE)]
 
 
@@ -65,8 +65,9 @@ def _items(root: Path, file: Path, values: dict[str, Any], problems: Problems) -
     places, names = _places(root, file), _names(values)
     items = []
     for image in values["images"]:
-        name = str(image.get("file_name", ""))
-        picture = next((p / name for p in places if name and (p / name).is_file()), None)
+        name = str(image.get("file_name", "")).replace("\\", "/")  # it may be Windows'
+        alike = (place / each for each in (name, Path(name).name) for place in places if each)
+        picture = next((path for path in alike if path.is_file()), None)
         if picture is None:
             problems.note(f"{file}: there is no picture {name}")
             continue

@@ -38,6 +38,11 @@ class Columns:
     label: int
     header: tuple[str, ...] | None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of both columns, where there are names."""
+        return () if self.header is None else (self.header[self.text], self.header[self.label])
+
     def __str__(self) -> str:
         if self.header is None:
             return f"no header, texts in column {self.text + 1}, labels in {self.label + 1}"
@@ -46,7 +51,7 @@ class Columns:
 
 def choose(table: Table, request: Request) -> Columns:
     """The columns that were asked for, else those that look like texts and labels."""
-    first = [cell.strip().lstrip("\ufeff") for cell in table.rows[0]]
+    first = _first(table)
     sample = [row for row in table.rows[1 : _SAMPLE + 1] if len(row) == len(first)]
     text = _asked(request.text_column, first, table, "--text-column")
     label = _asked(request.label_column, first, table, "--label-column")
@@ -60,10 +65,34 @@ def choose(table: Table, request: Request) -> Columns:
     if text_at is None or label_at is None or text_at == label_at:
         raise DataError(
             f"{table.path}: which columns hold the texts and the labels cannot be told from "
-            f"{', '.join(first)[:200]!r}; name them with --text-column and --label-column"
+            f"{', '.join(first)[:200]!r}; name them with --text-column and --label-column, or put "
+            "texts and labels into one table if they are in two"
         )
     header = table.header if table.header is not None else named or _looks(first, sample, label_at)
     return Columns(text_at, label_at, tuple(first) if header else None)
+
+
+def matched(table: Table, chosen: Columns) -> Columns | None:
+    """The same columns in another table, by their names where there are any; None if not there."""
+    if chosen.header is None:
+        return chosen
+    first = _first(table)
+    names = [_plain(name) for name in first]
+    wanted = [_plain(chosen.header[place]) for place in (chosen.text, chosen.label)]
+    if all(name in names for name in wanted):
+        return Columns(names.index(wanted[0]), names.index(wanted[1]), tuple(first))
+    # without a header of its own its columns may be in the same places
+    headless = not set(names) & {_plain(name) for name in chosen.header}
+    return chosen if headless and len(first) == len(chosen.header) else None
+
+
+def _first(table: Table) -> list[str]:
+    return [cell.strip().lstrip("\ufeff") for cell in table.rows[0]]
+
+
+def _plain(name: str) -> str:
+    """A column's name as letters and digits only: "Review Text" is reviewtext."""
+    return "".join(each for each in name.lower() if each.isalnum())
 
 
 def _asked(
@@ -84,11 +113,11 @@ def _asked(
 
 
 def _known(first: list[str]) -> bool:
-    return any(name.lower() in _TEXTS + _LABELS for name in first)
+    return any(_plain(name) in _TEXTS + _LABELS for name in first)
 
 
 def _place(first: list[str], known: tuple[str, ...], taken: int | None = None) -> int | None:
-    names = [name.lower() for name in first]
+    names = [_plain(name) for name in first]
     places = (names.index(name) for name in known if name in names)
     return next((place for place in places if place != taken), None)
 
@@ -122,9 +151,15 @@ def rows(table: Table, chosen: Columns, problems: Problems) -> list[tuple[str, s
     """Texts with their labels; rows without either are left out."""
     found = []
     header = chosen.header is not None and _is_header(table.rows[0], chosen)
+    wide = len(table.rows[0])
     for number, row in enumerate(table.rows[header:], 1 + header):
-        if len(row) <= max(chosen.text, chosen.label):
-            problems.note(f"{table.path}, row {number}: it has {len(row)} columns")
+        width = len(row)
+        while width > wide and not row[width - 1].strip():
+            width -= 1
+        if width > wide or width <= max(chosen.text, chosen.label):
+            problems.note(
+                f"{table.path}, row {number}: it has {width} columns, the first one {wide}"
+            )
             continue
         text, label = row[chosen.text].strip(), row[chosen.label].strip()
         if text and label:

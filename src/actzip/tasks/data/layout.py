@@ -19,8 +19,15 @@ TRAIN = ("train", "training")
 TEST = ("test", "testing", "val", "valid", "validation", "dev", "eval")
 #: folders of pictures; other words beside these are masks, annotations or names of classes
 IMAGES = ("images", "image", "imgs", "img", "jpegimages", "pictures", "photos")
+#: and of masks and annotations
+MASKS = (
+    *("masks", "mask", "segmentationclass", "labels", "label", "annotations", "annotation"),
+    *("annots", "annot", "segmentation", "segmentations", "groundtruth", "gt"),
+)
 _DEEP = 3  #: folders that may be wrapped around a data set, as archives do
 _LINES = 24  #: of a tree in a message
+_BRANCHES = 5  #: of it, one inside the other
+_NAMED = 3  #: files of a folder whose names it shows
 
 
 @dataclass(frozen=True)
@@ -42,10 +49,38 @@ def folders(root: Path) -> list[Path]:
     )
 
 
+def files(root: Path, *endings: str) -> list[Path]:
+    """The files in a folder with one of these endings in any case, by name; no hidden ones."""
+    return sorted(
+        path
+        for path in root.iterdir()
+        if path.suffix.lower() in endings and not path.name.startswith(".") and path.is_file()
+    )
+
+
+def text(path: Path) -> str:
+    """What a file says: in UTF-8, with or without its mark, else in cp1252."""
+    raw = path.read_bytes()
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("cp1252", "replace")
+
+
 def named(root: Path, names: Iterable[str]) -> Path | None:
     """The folder of one of these names, in any case; the first of the names goes first."""
     there = {path.name.lower(): path for path in folders(root)}
     return next((there[name] for name in names if name in there), None)
+
+
+def years(root: Path, inner: Iterable[str]) -> list[Path]:
+    """The folders in a VOCdevkit, one for each year, that hold a folder of one of these names."""
+    found = [
+        each if named(each, inner) else unwrapped(each)
+        for each in folders(root)
+        if part(each.name)[0] is None
+    ]
+    return [each for each in found if part(each.name)[0] is None and named(each, inner)]
 
 
 def unwrapped(root: Path) -> Path:
@@ -76,6 +111,12 @@ def part(name: str) -> tuple[str | None, str]:
     return (joined[1], joined[2]) if joined else (None, "".join(words))
 
 
+def is_part(name: str) -> bool:
+    """Whether a folder's name says which part of a set it is: it is the name of no class then."""
+    split, rest = part(name)
+    return (rest or "images") in IMAGES + MASKS if split else name.lower() in IMAGES + MASKS
+
+
 def _split(word: str) -> str:
     if word in TRAIN:
         return "train"
@@ -97,6 +138,17 @@ def chosen(by_split: dict[str, list[T]], layout: str, classes: tuple[str, ...] =
     tests = (by_split.get(name) for name in ("test", "val"))
     test = next((found for found in tests if found), None)
     return Found(layout, by_split.get("train") or [], test, classes)
+
+
+def joined(found: list[Found[T]]) -> Found[T] | None:
+    """Several years, or archives, as one set."""
+    if not found:
+        return None
+    many = f"{len(found)} folders, " if len(found) > 1 else ""
+    how = dict.fromkeys(one.layout for one in found)
+    train = [each for one in found for each in one.train]
+    tests = [each for one in found for each in one.test or []]
+    return Found(many + "; ".join(how), train, tests or None)
 
 
 def divide(found: Found[T], request: Request) -> tuple[list[T], list[T]]:
@@ -128,12 +180,19 @@ def nonempty(
     return found
 
 
-def unknown(path: Path, task: str, expected: str) -> DataError:
+def unknown(path: Path, task: str, expected: str, problems: Problems | None = None) -> DataError:
     """No layout fits: what was found, and what is expected."""
+    hint = f"{problems.said()}. " if problems is not None and problems.found else ""
+    if path.is_file():
+        packed = path.suffix.lower() in _PACKED
+        hint = "Unpack it, and give the folder. " if packed else "Give the folder that it is in? "
     return DataError(
-        f"{path} is in no layout that {task} reads. Found:\n{tree(path)}\n"
+        f"{path} is in no layout that {task} reads. {hint}Found:\n{tree(path)}\n"
         f"Expected is one of:\n{expected}\ndocs/data.md shows them all; `actzip data` tries a path"
     )
+
+
+_PACKED = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 
 
 def tree(root: Path) -> str:
@@ -148,15 +207,19 @@ def tree(root: Path) -> str:
 
 
 def _branch(folder: Path, depth: int, lines: list[str]) -> None:
-    files = [p for p in folder.iterdir() if p.is_file() and not p.name.startswith(".")]
-    if len(files) == 1:
-        held = files[0].name
+    held_files = [p for p in folder.iterdir() if p.is_file() and not p.name.startswith(".")]
+    if len(held_files) <= _NAMED:
+        held = ", ".join(sorted(path.name for path in held_files))
     else:
-        counts = Counter(path.suffix.lower() or "without ending" for path in files)
-        held = ", ".join(f"{count} {ending}" for ending, count in counts.most_common(4))
+        counts = Counter(path.suffix.lower() for path in held_files)
+        first = {path.suffix.lower(): path.name for path in sorted(held_files, reverse=True)}
+        held = ", ".join(
+            f"{count} {ending or 'without ending'} ({first[ending]}, …)"
+            for ending, count in counts.most_common(4)
+        )
     inner = folders(folder)
     name = folder.name or str(folder)
     lines.append(f"  {'  ' * depth}{name}/ {held or ('' if inner else 'empty')}".rstrip())
-    if depth < 3 and len(lines) <= 4 * _LINES:
+    if depth < _BRANCHES and len(lines) <= 4 * _LINES:
         for each in inner:
             _branch(each, depth + 1, lines)

@@ -59,7 +59,7 @@ def read(request: Request) -> Data:
     root, problems = Path(request.name), Problems()
     found = find(root, problems)
     if found is None:
-        raise layout.unknown(root, request.task, EXPECTED)
+        raise layout.unknown(root, request.task, EXPECTED, problems)
     side = request.side or SIDE
     train, test = (_objects(part, problems) for part in layout.divide(found, request))
     named = {one.name for _, _, objects in train for one in objects}

@@ -14,21 +14,28 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from actzip.tasks.data import dense, layout, reading, voc
+from actzip.tasks.data import dense, layout, reading
 from actzip.tasks.data.contract import IGNORE, Data, DataError, Request
 from actzip.tasks.data.dense import Scene
 from actzip.tasks.data.layout import Found
+from actzip.tasks.data.lists import divided, published
 from actzip.tasks.data.pictures import Scale
 from actzip.tasks.data.problems import Problems
 
 SIDE = 128  #: of the pictures, unless another is asked for
 VOID = 255  #: the mask value that does not count, unless another is named
-_MASKS = (
-    *("masks", "mask", "segmentationclass", "labels", "label", "annotations", "annotation"),
-    *("annots", "annot", "segmentation", "segmentations", "groundtruth", "gt"),
-)
 #: words that tell a mask's name from its picture's
-_WORDS = {*_MASKS, *layout.IMAGES, "seg", "l", "labelids", "gtfine", "leftimg", "bit", "trimap"}
+_WORDS = {
+    *layout.MASKS,
+    *layout.IMAGES,
+    "seg",
+    "l",
+    "labelids",
+    "gtfine",
+    "leftimg",
+    "bit",
+    "trimap",
+}
 EXPECTED = """\
   images/ + masks/ (or labels/, annotations/), with or without train/ test/ in or around them
   train/ + trainannot/, test/ + testannot/ (or train_masks/)
@@ -61,10 +68,16 @@ def find(root: Path, problems: Problems) -> Found[_Pair] | None:
     if not root.is_dir():
         return None
     root = layout.unwrapped(root)
-    images, masks = layout.named(root, layout.IMAGES), layout.named(root, _MASKS)
+    years = layout.years(root, ("segmentationclass",))
+    found = [one for each in years or [root] if (one := _year(each, problems))]
+    return layout.joined(found)
+
+
+def _year(root: Path, problems: Problems) -> Found[_Pair] | None:
+    images, masks = layout.named(root, layout.IMAGES), layout.named(root, layout.MASKS)
     if images is not None and masks is not None:
         return _beside(root, images, masks, problems)
-    return _by_split(root, problems) or _one_folder(root, problems)
+    return _by_split(root, problems) or _together(root, problems)
 
 
 def _beside(root: Path, images: Path, masks: Path, problems: Problems) -> Found[_Pair] | None:
@@ -79,12 +92,10 @@ def _beside(root: Path, images: Path, masks: Path, problems: Problems) -> Found[
         return layout.chosen(parts, f"{how}, split inside them")
     aside = Problems()
     pairs = _pairs(images, masks, aside)
-    lists = voc.published(root, "Segmentation", {picture.stem for picture, _ in pairs}, problems)
+    stems = [picture.stem for picture, _ in pairs]
+    lists = published(root, "Segmentation", set(stems), problems)
     if lists is not None:
-        by_name = {pair[0].stem: pair for pair in pairs}
-        name, train, test = lists
-        train_pairs, test_pairs = ([by_name[stem] for stem in part] for part in (train, test))
-        return Found(f"{how}, split by {name}", train_pairs, test_pairs)
+        return Found(f"{how}, split by {lists.source}", *divided(pairs, stems, lists))
     problems.found += aside.found
     return Found(f"{how}, no split of their own", pairs) if pairs else None
 
@@ -95,11 +106,11 @@ def _by_split(root: Path, problems: Problems) -> Found[_Pair] | None:
     images: dict[str, Path] = {}
     for folder in layout.folders(root):
         split, rest = layout.part(folder.name)
-        if split is not None and (rest in _MASKS or rest in layout.IMAGES or not rest):
-            (masks if rest in _MASKS else images)[split] = folder
+        if split is not None and (rest in layout.MASKS or rest in layout.IMAGES or not rest):
+            (masks if rest in layout.MASKS else images)[split] = folder
     parts: dict[str, list[_Pair]] = {}
     for split, folder in images.items():
-        inner = layout.named(folder, layout.IMAGES), layout.named(folder, _MASKS)
+        inner = layout.named(folder, layout.IMAGES), layout.named(folder, layout.MASKS)
         if split in masks:
             parts[split] = _pairs(folder, masks[split], problems)
         elif inner[0] is not None and inner[1] is not None:
@@ -111,14 +122,23 @@ def _by_split(root: Path, problems: Problems) -> Found[_Pair] | None:
     return layout.chosen(parts, how)
 
 
-def _one_folder(root: Path, problems: Problems) -> Found[_Pair] | None:
-    """Pictures and masks in one folder, told apart by a word in the masks' names."""
-    listed = reading.listed(root)
+def _together(root: Path, problems: Problems) -> Found[_Pair] | None:
+    """Pictures and masks in the same folder: this one, one for each split, or some others."""
+    how = "pictures and masks in the same folder"
+    splits = layout.splits(root)
+    parts = {split: _told_apart(folder, problems) for split, folder in splits.items()}
+    if parts.get("train"):
+        return layout.chosen(parts, f"{how}, one for each split")
+    pairs = [pair for each in (root, *layout.folders(root)) for pair in _told_apart(each, problems)]
+    return Found(how, pairs) if pairs else None
+
+
+def _told_apart(folder: Path, problems: Problems) -> list[_Pair]:
+    """Pairs by a word in the masks' names; none where that word is in few names by chance."""
+    listed = reading.listed(folder)
     masks = [path for path in listed if _is_mask(path)]
-    if not masks:
-        return None
-    pairs = _matched([path for path in listed if not _is_mask(path)], masks, problems)
-    return Found("pictures and masks in one folder", pairs) if pairs else None
+    pictures = [path for path in listed if not _is_mask(path)]
+    return _matched(pictures, masks, problems) if 2 * len(masks) > len(pictures) else []
 
 
 def _is_mask(path: Path) -> bool:
@@ -161,17 +181,18 @@ def read(request: Request) -> Data:
     root, problems = Path(request.name), Problems()
     found = find(root, problems)
     if found is None:
-        raise layout.unknown(root, request.task, EXPECTED)
+        raise layout.unknown(root, request.task, EXPECTED, problems)
     side = request.side or SIDE
     void = VOID if request.void is None else request.void
     train, test = (_masked(part, side, problems) for part in layout.divide(found, request))
     layout.nonempty(train, "training", root, problems)
-    values = torch.stack([labels for _, _, labels in train]).unique().tolist()
-    if request.void is None and set(values) == {0, VOID}:  # white on black, nothing to leave out
+    how = found.layout
+    if request.void is None and _is_white_on_black(train):  # nothing to leave out
+        how += "; masks are black and white: class 1 is white"
         for part in (train, test):
             for _, _, labels in part:
-                labels[labels == VOID] = 1
-        values = [0, 1]
+                labels.copy_(labels > VOID // 2)
+    values = torch.stack([labels for _, _, labels in train]).unique().tolist()
     classes = _classes(root, [value for value in values if value != void])
     whole = []
     for name, part in (("training", train), ("test", test)):
@@ -180,10 +201,25 @@ def read(request: Request) -> Data:
         images = torch.stack([image for _, image, _ in kept])
         whole.append(Masked(images, torch.stack([labels for _, _, labels in kept]), void))
     scale, wrong = Scale.of(whole[0].images), problems.end(request.name, request.strict)
-    return dense.data(request, whole[0], whole[1], scale, True, classes, side, found.layout, wrong)
+    return dense.data(request, whole[0], whole[1], scale, True, classes, side, how, wrong)
 
 
 _Decoded = tuple[Path, Tensor, Tensor]
+_GREY = 0.1  #: of the pixels: the smooth edges of white shapes on black
+_HIGH = 64  #: greys above the class numbers of such masks, and white
+_NEAR = 32  #: greys by which JPEG changes black and white
+
+
+def _is_white_on_black(part: list[_Decoded]) -> bool:
+    """Whether masks hold 0 and 255, and else only few greys, not only low ones."""
+    counts = torch.stack([labels for _, _, labels in part]).flatten().bincount(minlength=256)
+    near = _NEAR if all(mask.suffix.lower() in (".jpg", ".jpeg") for mask, _, _ in part) else 0
+    black, white = int(counts[: near + 1].sum()), int(counts[VOID - near :].sum())
+    grey = int(counts.sum()) - black - white
+    if not (black and white):
+        return False
+    smooth = grey <= min(white, _GREY * int(counts.sum())) and bool(counts[_HIGH:VOID].any())
+    return not grey or smooth
 
 
 def _masked(pairs: list[_Pair], side: int, problems: Problems) -> list[_Decoded]:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from actzip.tasks.data.contract import DataError
 from actzip.tasks.data.problems import Problems
+from actzip.tasks.first_process import is_first_here
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -99,9 +100,10 @@ def each(read: Callable[[Image], T], paths: Sequence[Path], problems: Problems) 
         return []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         reading = pool.map(lambda path: _opened(path, read), paths)
-        what = f"reading {paths[0].parent.name}"
-        console = Console(stderr=True)
-        found = list(track(reading, what, len(paths), console=console, transient=True))
+        what, console = f"reading {paths[0].parent.name}", Console(stderr=True)
+        quiet = not (console.is_terminal and is_first_here())
+        bar = track(reading, what, len(paths), console=console, transient=True, disable=quiet)
+        found = list(bar)
     for path, (_, error) in zip(paths, found, strict=True):
         if error:
             problems.note(f"{path}: {error}")

@@ -12,26 +12,36 @@ from pathlib import Path
 import torch
 
 from actzip.tasks.data import columns, layout, pieces
-from actzip.tasks.data.columns import Table
+from actzip.tasks.data.columns import Columns, Table
 from actzip.tasks.data.contract import Data, DataError, Request
 from actzip.tasks.data.layout import Found
 from actzip.tasks.data.problems import Problems
-from actzip.tasks.data.table_file import ENDINGS, is_saved, load, saved
+from actzip.tasks.data.table_file import ENDINGS, PLAIN, is_saved, load, saved
 
 EXPECTED = """\
   a file .csv, .tsv or .parquet with a column of texts and one of labels, with or without header
   a folder with train.csv and test.csv (or val; .tsv and .parquet as well)
+  the same in files .txt or without an ending, with --task text
   a folder that `datasets` saved"""
 
+_Labelled = tuple[str, str]  #: a text and its label
 
-def find(path: Path) -> Found[Table] | None:
-    """The tables to train and to test with; None where there are none."""
+
+def find(path: Path, plain: bool = False) -> tuple[str, dict[str, list[Table]]] | None:
+    """How the tables are laid out, and those of each split; None where there are none.
+
+    Files without an ending that says so are tables only where they are said to be: `plain`.
+    """
     if path.is_file():
-        return Found(path.suffix.lower().lstrip("."), [load(path)]) if _is_table(path) else None
+        kind = path.suffix.lower()
+        known = kind in ENDINGS or (plain and kind in PLAIN)
+        return (kind.lstrip(".") or "a table", {"train": [load(path)]}) if known else None
     root = layout.unwrapped(path) if path.is_dir() else path
     if is_saved(root):
-        return layout.chosen(saved(root), "a folder that datasets saved")
-    files = [each for each in sorted(root.iterdir()) if each.is_file() and _is_table(each)]
+        return "a folder that datasets saved", saved(root)
+    files = layout.files(root, *ENDINGS)
+    if plain and not files:
+        files = layout.files(root, *PLAIN)
     parts: dict[str, list[Path]] = {}
     for file in files:
         split, _ = layout.part(file.stem)
@@ -39,27 +49,24 @@ def find(path: Path) -> Found[Table] | None:
             parts.setdefault(split, []).append(file)
     if parts.get("train"):
         tables = {name: [load(file) for file in own] for name, own in parts.items()}
-        return layout.chosen(tables, "a table for each split")
-    return Found(f"one table, {files[0].name}", [load(files[0])]) if len(files) == 1 else None
-
-
-def _is_table(path: Path) -> bool:
-    return path.suffix.lower() in ENDINGS
+        return "a table for each split", tables
+    if len(files) == 1:
+        return f"one table, {files[0].name}", {"train": [load(files[0])]}
+    return None
 
 
 def read(request: Request) -> Data:
     """All texts; the training texts decide the classes and the vocabulary."""
     path, problems = Path(request.name), Problems()
-    found = find(path)
+    found = find(path, plain=True)
     if found is None:
         raise layout.unknown(path, request.task, EXPECTED)
-    chosen = columns.choose(found.train[0], request)
-    train = [row for table in found.train for row in columns.rows(table, chosen, problems)]
-    if found.test is None:
-        train, test = layout.divide(Found("", train), request)
-    else:
-        test = [row for table in found.test for row in columns.rows(table, chosen, problems)]
-        train, test = layout.divide(Found("", train, test), request)
+    how, tables = found
+    layout.nonempty(tables.get("train", []), "training", path)
+    chosen = columns.choose(tables["train"][0], request)
+    rows = _rows(tables["train"], chosen, problems)
+    tests, remark = _tests(tables, chosen, {label for _, label in rows}, problems)
+    train, test = layout.divide(Found(how, rows, tests), request)
     classes = tuple(sorted({label for _, label in train}, key=_order))
     if len(classes) < 2:
         raise DataError(f"the training texts of {path} all have the label {classes[0]!r}")
@@ -75,7 +82,36 @@ def read(request: Request) -> Data:
     numbers = torch.arange(len(both))
     made = pieces.data(request, corpus, numbers[: len(train)], numbers[len(train) :], classes)
     wrong = problems.end(request.name, request.strict)
-    return replace(made, layout=f"{found.layout}; {chosen}", problems=wrong)
+    return replace(made, layout=f"{how}; {chosen}{remark}", problems=wrong)
+
+
+def _tests(
+    tables: dict[str, list[Table]], chosen: Columns, labels: set[str], problems: Problems
+) -> tuple[list[_Labelled] | None, str]:
+    """The first split with answers, for tests are often published without; what to say of it."""
+    remark = ""
+    for name in ("test", "val"):
+        aside = Problems()
+        found = _rows(tables.get(name, []), chosen, aside)
+        if any(label in labels for _, label in found):
+            problems.found += aside.found
+            return found, remark
+        if name in tables:
+            remark += f"; the {name} split has no labels of these and does not count"
+    return None, remark
+
+
+def _rows(tables: list[Table], chosen: Columns, problems: Problems) -> list[_Labelled]:
+    """The texts of all tables that have both columns; tests are published without answers."""
+    found = []
+    for table in tables:
+        own = columns.matched(table, chosen)
+        if own is None:
+            wanted = " and ".join(repr(name) for name in chosen.names)
+            problems.note(f"{table.path} is left out: it has not both columns, {wanted}")
+        else:
+            found += columns.rows(table, own, problems)
+    return found
 
 
 def _order(label: str) -> tuple[float, str]:

@@ -13,6 +13,7 @@ from actzip.tasks.data.contract import DataError
 from actzip.tasks.data.layout import part
 
 ENDINGS = (".csv", ".tsv", ".tab", ".parquet")
+PLAIN = ("", ".txt", ".data")  #: files that may hold a table as well
 _DELIMITERS = (",", ";", "\t", "|")
 _SAMPLE = 50  #: lines that decide the delimiter
 _FIELD = 1 << 24  #: characters of a text
@@ -48,8 +49,9 @@ def _parsed(path: Path, text: str) -> list[list[str]]:
     try:
         rows = _rows(text, delimiter, quoted=True)
         # in tables that do not quote, one stray quote swallows the lines up to the next one
-        if delimiter == "\t" and len(rows) < 0.9 * sum(map(bool, map(str.strip, lines))):
-            rows = _rows(text, delimiter, quoted=False)
+        if delimiter == "\t" and len(rows) < sum(map(bool, map(str.strip, lines))):
+            other = _rows(text, delimiter, quoted=False)
+            rows = other if _even(other) >= _even(rows) else rows
     except csv.Error as error:
         raise DataError(f"{path}: {error}; is it a CSV file?") from error
     finally:
@@ -64,6 +66,12 @@ def _rows(text: str, delimiter: str, quoted: bool) -> list[list[str]]:
         quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
     )
     return [row for row in reader if any(cell.strip() for cell in row)]
+
+
+def _even(rows: list[list[str]]) -> float:
+    """The share of rows that have as many cells as most."""
+    widths = [len(row) for row in rows]
+    return max(map(widths.count, set(widths)), default=0) / max(1, len(widths))
 
 
 def _delimiter(path: Path, lines: list[str]) -> str:
@@ -131,6 +139,6 @@ def _records(dataset: Any) -> Iterable[dict[str, Any]]:
     names = {k: f.names for k, f in dataset.features.items() if hasattr(f, "names")}
     for row in dataset:
         for key, known in names.items():
-            if row[key] is not None and row[key] >= 0:  # -1: not known
-                row[key] = known[row[key]]
+            if row[key] is not None:  # -1: not known
+                row[key] = known[row[key]] if row[key] >= 0 else None
         yield row

@@ -21,7 +21,8 @@ from actzip.tasks.data.split import halves
 SIDE = 64  #: of the pictures, unless another is asked for
 EXPECTED = """\
   <class>/*.jpg, a folder of pictures for each class; at least two classes
-  train/<class>/ + test/<class>/ (also Training/, val/, …)"""
+  train/<class>/ + test/<class>/ (also Training/, val/, …)
+  images/<class>/"""
 
 _Labelled = tuple[Path, str]  #: a picture and its class
 
@@ -31,15 +32,24 @@ def find(root: Path, problems: Problems) -> Found[_Labelled] | None:
     if not root.is_dir():
         return None
     root = layout.unwrapped(root)
-    parts = {name: _labelled(folder) for name, folder in layout.splits(root).items()}
+    images = layout.named(root, layout.IMAGES)
+    found = _classes(root, problems)
+    return _classes(images, problems) if found is None and images is not None else found
+
+
+def _classes(root: Path, problems: Problems) -> Found[_Labelled] | None:
+    splits = layout.splits(root)
+    parts = {name: _labelled(folder) for name, folder in splits.items()}
     parts = {name: found for name, found in parts.items() if found}
     if "train" in parts:
         found = layout.chosen(parts, "class folders for each split")
-        _note_empty(layout.splits(root)["train"], problems)
     else:
         found = Found("class folders, no split of their own", _labelled(root))
-        _note_empty(root, problems)
-    return found if len({name for _, name in found.train}) > 1 else None
+    names = {name for _, name in found.train}
+    if len(names) < 2 or all(layout.is_part(name) for name in names):
+        return None
+    _note_empty(splits["train"] if "train" in parts else root, problems)
+    return found
 
 
 def _labelled(root: Path) -> list[_Labelled]:
@@ -64,7 +74,7 @@ def read(request: Request) -> Data:
     root, problems = Path(request.name), Problems()
     found = find(root, problems)
     if found is None:
-        raise layout.unknown(root, request.task, EXPECTED)
+        raise layout.unknown(root, request.task, EXPECTED, problems)
     if found.test is None:
         train, test = _split(found.train, request.seed)
     else:

@@ -1,4 +1,4 @@
-"""Pictures each with a Pascal VOC XML file of the same name, and the splits of ImageSets."""
+"""Pictures each with a Pascal VOC XML file of the same name; one folder or one for each year."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from actzip.tasks.data import layout, reading
 from actzip.tasks.data.contract import DataError
 from actzip.tasks.data.layout import Found
+from actzip.tasks.data.lists import divided, published
 from actzip.tasks.data.problems import Problems
 from actzip.tasks.data.scene_file import Item, Object
 
@@ -17,14 +18,9 @@ _NOTES = ("annotations", "annotation", "annots", "xmls", "xml", "labels")
 
 def find(root: Path, problems: Problems) -> Found[Item] | None:
     """The pictures of one year or of several (VOCdevkit), with their published split."""
-    years = [each for each in layout.folders(root) if layout.named(each, ("annotations",))]
-    years = [each for each in years if layout.part(each.name)[0] is None]
+    years = layout.years(root, ("annotations",))
     found = [one for each in years or [root] if (one := _year(each, problems))]
-    if not found:
-        return None
-    tests = [item for one in found for item in one.test or []]
-    train = [item for one in found for item in one.train]
-    return Found(found[0].layout, train, tests or None)
+    return layout.joined(found)
 
 
 def _year(root: Path, problems: Problems) -> Found[Item] | None:
@@ -33,14 +29,13 @@ def _year(root: Path, problems: Problems) -> Found[Item] | None:
     aside = Problems()
     whole = _items(pictures, notes, aside)
     if whole:
-        by_name = {item.picture.stem: item for item in whole}
-        lists = published(root, "Main", set(by_name), problems)
+        names = [item.picture.stem for item in whole]
+        lists = published(root, "Main", set(names), problems)
         if lists is None:
             problems.found += aside.found
             return Found("Pascal VOC, no split of its own", whole)
-        name, train, test = lists  # pictures that are in no list are not missed
-        train_items, test_items = ([by_name[stem] for stem in part] for part in (train, test))
-        return Found(f"Pascal VOC, split by {name}", train_items, test_items)
+        # pictures that are in no list are not missed
+        return Found(f"Pascal VOC, split by {lists.source}", *divided(whole, names, lists))
     parts = {}
     for split, folder in layout.splits(root).items():
         parts[split] = _items(*_places(folder), problems)
@@ -54,36 +49,6 @@ def _year(root: Path, problems: Problems) -> Found[Item] | None:
     return layout.chosen(parts, "Pascal VOC files, a folder for each split")
 
 
-def published(
-    root: Path, kind: str, there: set[str], problems: Problems
-) -> tuple[str, list[str], list[str]] | None:
-    """Names to train and to test with by ImageSets: trainval and test, else train and val.
-
-    Lists of which no picture is there (tests are often published without answers) do not count.
-    """
-    sets = layout.named(root, ("imagesets",))
-    folder = None if sets is None else layout.named(sets, (kind.lower(),))
-    if folder is None:
-        return None
-    for first, second in (("trainval", "test"), ("train", "test"), ("train", "val")):
-        files = (folder / f"{first}.txt", folder / f"{second}.txt")
-        if all(file.is_file() for file in files):
-            named = [_names(file) for file in files]
-            train, test = ([name for name in names if name in there] for names in named)
-            if train and test:
-                for file, names in zip(files, named, strict=True):
-                    for name in names:
-                        if name not in there:
-                            problems.note(f"{file}: {name} has no picture or no annotation")
-                return f"ImageSets/{kind}/{first}.txt and {second}.txt", train, test
-    return None
-
-
-def _names(file: Path) -> list[str]:
-    lines = file.read_text("utf-8", "replace").splitlines()
-    return list(dict.fromkeys(line.split()[0] for line in lines if line.split()))
-
-
 def _places(root: Path) -> tuple[Path, Path]:
     """Where the pictures and where the XML files are, or should be."""
     pictures = layout.named(root, ("jpegimages", *layout.IMAGES)) or root
@@ -92,7 +57,7 @@ def _places(root: Path) -> tuple[Path, Path]:
 
 
 def _items(pictures: Path, notes: Path, problems: Problems) -> list[Item]:
-    files = {path.stem: path for path in sorted(notes.glob("*.xml"))}
+    files = {path.stem: path for path in layout.files(notes, ".xml")}
     if not files:
         return []
     items = []

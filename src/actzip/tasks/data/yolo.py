@@ -13,6 +13,7 @@ from pathlib import Path
 from actzip.tasks.data import layout, reading
 from actzip.tasks.data.contract import DataError
 from actzip.tasks.data.layout import Found
+from actzip.tasks.data.lists import divided, published
 from actzip.tasks.data.problems import Problems
 from actzip.tasks.data.scene_file import Item, Object
 
@@ -22,8 +23,8 @@ _LABELS = ("labels", "label", "annotations", "annotation")
 
 def find(root: Path, problems: Problems) -> Found[Item] | None:
     """images/train with labels/train, train/images with train/labels, or either without splits."""
-    names = _names(root)
     images, labels = layout.named(root, layout.IMAGES), layout.named(root, _LABELS)
+    names = _names(root, labels)
     parts: dict[str, list[Item]] = {}
     if images is not None and labels is not None:
         others = layout.splits(labels)
@@ -38,11 +39,17 @@ def find(root: Path, problems: Problems) -> Found[Item] | None:
     parts = {split: items for split, items in parts.items() if items}
     if parts.get("train"):
         return layout.chosen(parts, "YOLO, folders for each split", names)
-    return Found("YOLO, no split of its own", whole, None, names) if whole else None
+    if not whole:
+        return None
+    stems = [item.picture.stem for item in whole]
+    lists = published(root, "Main", set(stems), problems)
+    if lists is None:
+        return Found("YOLO, no split of its own", whole, None, names)
+    return Found(f"YOLO, split by {lists.source}", *divided(whole, stems, lists), names)
 
 
 def _items(images: Path, labels: Path, names: tuple[str, ...]) -> list[Item]:
-    files = {path.stem: path for path in labels.glob("*.txt")}
+    files = {path.stem: path for path in layout.files(labels, ".txt")}
     pictures = reading.listed(images)
     if not any(picture.stem in files for picture in pictures):
         return []
@@ -62,8 +69,8 @@ def _objects(
     if file is None:
         return []
     try:
-        lines = file.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = layout.text(file).splitlines()
+    except OSError as error:
         raise DataError(f"{file} cannot be read: {error}") from error
     found = []
     for number, line in enumerate(filter(str.strip, lines), 1):
@@ -91,21 +98,30 @@ def _box(values: list[float]) -> tuple[float, float, float, float]:
     return min(values[::2]), min(values[1::2]), max(values[::2]), max(values[1::2])
 
 
-def _names(root: Path) -> tuple[str, ...]:
-    """The classes by their numbers, from a list of names or from the YAML file beside the data."""
-    for name in _NAMES:
-        if (root / name).is_file():
-            lines = (root / name).read_text("utf-8").splitlines()
-            return tuple(line.strip() for line in lines if line.strip())
-    for file in sorted([*root.glob("*.yaml"), *root.glob("*.yml")]):
-        found = _yaml_names(file.read_text("utf-8"))
-        if found:
-            return found
-    return ()
+def _names(root: Path, labels: Path | None) -> tuple[str, ...]:
+    """The classes by their numbers, from a list of names or from the YAML file beside the data.
+
+    Programs that draw boxes leave the list among the labels.
+    """
+    inner = [layout.named(each, _LABELS) for each in layout.splits(root).values()]
+    deeper = [*layout.splits(labels).values()] if labels is not None else []
+    return (
+        _listed(root)
+        or next(filter(None, map(_yaml_names, layout.files(root, ".yaml", ".yml"))), ())
+        or next(filter(None, map(_listed, filter(None, (labels, *deeper, *inner)))), ())
+    )
 
 
-def _yaml_names(text: str) -> tuple[str, ...]:
+def _listed(place: Path) -> tuple[str, ...]:
+    there = {path.name.lower(): path for path in place.iterdir() if path.is_file()}
+    file = next((there[name] for name in _NAMES if name in there), None)
+    lines = [] if file is None else layout.text(file).splitlines()
+    return tuple(line.strip() for line in lines if line.strip())
+
+
+def _yaml_names(file: Path) -> tuple[str, ...]:
     """``names:`` of a YAML file, in the three ways in which people write a list."""
+    text = layout.text(file).replace("\r", "")
     match = re.search(r"^names\s*:[ \t]*(.*(?:\n(?:[ \t]+|-).*)*)", text, re.MULTILINE)
     if match is None:
         return ()
