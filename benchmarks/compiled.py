@@ -9,7 +9,7 @@ how many times that is less than what compiled plain saves, the squared error of
 that of plain eager training, the live peak of a step and, with `--steps`, its seconds (median).
 
 Writes results/compiled_resnet50.json or results/compiled_gpt.json, after each way. Ways that the
-file has of this commit are not run again, unless they were run with fewer steps or have failed:
+file has of the same source are not run again, unless they were run with fewer steps or have failed:
 what was interrupted is gone on with by the same command.
 """
 
@@ -35,7 +35,7 @@ import actzip
 from actzip.tasks.models.decoder import Decoder
 from actzip.tasks.models.resnet import resnet8, resnet50
 from parts.machine import about
-from parts.results import FOLDER, write
+from parts.results import FOLDER, changed_lines, write
 
 METHODS: dict[str, dict[str, Any]] = {
     "actzip lossless": {"method": "lossless"},
@@ -46,6 +46,8 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 MODELS = ("gpt", "resnet50", "small gpt", "small resnet")
 WAYS = ("plain", "budget 0.5", "fp8 pass", "checkpoint", *METHODS)
+#: ActNN with bits that the other kind of network needs.
+NOT_FOR = {"gpt": "actzip actnn 2", "resnet50": "actzip actnn 3"}
 
 
 def subject(name: str, batch: int) -> tuple[nn.Module, Tensor]:
@@ -183,12 +185,13 @@ def is_done(found: dict[str, Any] | None, steps: int) -> bool:
 
 
 def known(path: Path | None, settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The ways that a file has of these settings and of this commit."""
+    """The ways that a file has of these settings, of the same src/ and on the same machine."""
     if path is None or not path.exists():
         return {}
     before = json.loads(path.read_text())
     now = about()
-    same = all(before["about"][name] == now[name] for name in ("commit", "torch", "cpu"))
+    same = all(before["about"][name] == now[name] for name in ("torch", "cpu", "instructions"))
+    same = same and changed_lines(before["about"]["commit"], now["commit"]) == 0
     ways: dict[str, dict[str, Any]] = before["ways"]
     return ways if same and before["settings"] == settings else {}
 
@@ -209,7 +212,7 @@ def main() -> None:
     parser.add_argument("--backend", default="inductor")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--steps", type=int, default=0, help="steps that are timed")
-    parser.add_argument("--ways", nargs="*", default=WAYS)
+    parser.add_argument("--ways", nargs="*", choices=WAYS)
     parser.add_argument("--alone", choices=WAYS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.alone:
@@ -218,7 +221,7 @@ def main() -> None:
     head = {"model": args.model, "batch": args.batch, "backend": args.backend}
     path = None if args.model.startswith("small") else FOLDER / f"compiled_{args.model}.json"
     ways = known(path, head)
-    for way in args.ways:
+    for way in args.ways or [each for each in WAYS if each != NOT_FOR.get(args.model)]:
         if not is_done(ways.get(way), args.steps):
             ways[way] = apart(way, args)
         ways = compared(ways)

@@ -48,6 +48,11 @@ def _methods(*names: str) -> tuple[str, ...]:
     return tuple(word for name in names for word in ("--method", name))
 
 
+def _compiled(model: str, *options: str) -> Job:
+    command = ("compiled.py", "--model", model, *options, "--steps", "10")
+    return Job(f"compiled_{model}", command, (f"compiled_{model}.json",), "15 minutes")
+
+
 JOBS = (
     _tasks("train", "4 minutes"),
     Job("overhead", ("overhead.py",), ("overhead.json",), "5 minutes"),
@@ -55,6 +60,8 @@ JOBS = (
     Job("step", ("step.py", "--missing"), ("step.json",), "1 hour"),
     Job("batch", ("batch.py",), ("batch.json",), "3 hours"),
     Job("ratios", ("ratios.py",), ("ratios.json",), "15 minutes"),
+    _compiled("gpt"),
+    _compiled("resnet50", "--batch", "4"),
     Job("looks", ("looks.py",), ("looks.json",), "15 minutes"),
     Job("gpu_model", ("gpu_model.py",), ("gpu_model.json",), "10 minutes"),
     Job("frequency", ("frequency.py",), ("frequency.json",), "10 minutes"),

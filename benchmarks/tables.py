@@ -221,6 +221,31 @@ def _accuracies(case: str) -> dict[str, str]:
     return found
 
 
+def compiled() -> str:
+    """Compiled training: ways to save memory, beside compiled plain."""
+    rows = []
+    for name in ("resnet50", "gpt"):
+        ways = load(f"compiled_{name}")["ways"]
+        plain, network = ways["plain"], NETWORKS[name]
+        for way, r in ways.items():
+            if "failed" in r:
+                rows.append([network, way, "does not run", "", "", ""])
+                continue
+            timed = r["seconds"] is not None and plain["seconds"] is not None
+            rows.append(
+                [
+                    network,
+                    way,
+                    f"{size(r['saved_bytes'])} ({r['ratio']:.1f}×)",
+                    _smaller(r, plain, "live_peak"),
+                    f"{r['error']:.2g}",
+                    f"{r['seconds'] / plain['seconds']:.2f}×" if timed else "-",
+                ]
+            )
+    header = ["network", "compiled, with", "saved", "live peak", "‖Δg‖²/‖g‖²", "step time"]
+    return markdown(header, rows)
+
+
 def codecs() -> str:
     """Speed of each codec against copy_ of the same tensor, for each instruction set."""
     found = load("codecs")
@@ -365,6 +390,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "bounded_all": lambda: bounded(()),
     "search": search,
     "step": step,
+    "compiled": compiled,
     "face": face,
     "codecs": codecs,
     "overhead": overhead,

@@ -8,11 +8,14 @@ attached: never in the middle of a user's forward pass.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 OLDEST = "2.10"  #: as declared in pyproject.toml
 
@@ -135,6 +138,16 @@ def require() -> None:
         )
 
 
+def not_compiled(function: _F) -> _F:
+    """Dynamo may inline this function, but neither it nor what it calls is compiled by itself: that
+    would happen to every Python function that runs under `module.compile()`, and to every hook that
+    autograd calls while compiled code runs `backward`."""
+    if set_code_strategy is not None and CodeStrategy is not None:
+        strategy = CodeStrategy(CodeAction.SKIP, CodeAction.SKIP)
+        set_code_strategy(function.__code__, strategy)
+    return function
+
+
 def fake_tensors() -> Any:
     """The module of tensors without memory, imported when a plan is made."""
     return importlib.import_module("torch._subclasses.fake_tensor")
@@ -182,6 +195,15 @@ class compiler:  # a namespace
     def must_save() -> Any:
         """The mark of a node that the partitioner is to save if backward reads it."""
         return importlib.import_module("torch.utils.checkpoint").CheckpointPolicy.MUST_SAVE
+
+    @staticmethod
+    def turns_pictures(fw: Any) -> bool:
+        """Whether inductor will lay out what is around a graph's convolutions in channels_last."""
+        try:
+            graph = importlib.import_module("torch._inductor.graph").GraphLowering
+            return bool(graph.decide_layout_opt(fw, is_inference=False))
+        except Exception:  # where it is another than we think, a copy is made: this is about speed
+            return False
 
     @staticmethod
     def compiled_anything() -> bool:

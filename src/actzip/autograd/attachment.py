@@ -13,7 +13,7 @@ from torch import nn
 from torch.compiler import is_compiling
 from torch.utils.hooks import RemovableHandle
 
-from actzip.autograd.compiled import LISTENERS, inside, not_compiled, traced
+from actzip.autograd.compiled import LISTENERS, inside, traced
 from actzip.autograd.failures import Failures
 from actzip.autograd.identity import tensors_in
 from actzip.autograd.module_paths import call_here, calls_of, is_call, runs_compiled, runs_in
@@ -21,7 +21,7 @@ from actzip.autograd.nesting import begin, end
 from actzip.autograd.uncompiled import begin as begin_uncompiled
 from actzip.autograd.uncompiled import end as end_uncompiled
 from actzip.autograd.watcher import Watcher
-from actzip.torch_private import current_graph_task_id, get_tracing_state
+from actzip.torch_private import current_graph_task_id, get_tracing_state, not_compiled
 from actzip.warning import warn
 
 #: Makes the watcher of one forward call of a module.

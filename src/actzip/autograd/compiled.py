@@ -10,24 +10,10 @@ business of actzip.compiled, which listens.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import cast
 
 import torch
 from torch import nn
-
-from actzip.torch_private import CodeAction, CodeStrategy, set_code_strategy
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def not_compiled(function: _F) -> _F:
-    """Dynamo may inline this function, but neither it nor what it calls is compiled by itself: that
-    would happen to every Python function that runs under `module.compile()`."""
-    if set_code_strategy is not None and CodeStrategy is not None:
-        strategy = CodeStrategy(CodeAction.SKIP, CodeAction.SKIP)
-        set_code_strategy(function.__code__, strategy)
-    return function
 
 
 def inside(module: nn.Module) -> nn.Module:

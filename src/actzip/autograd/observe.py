@@ -24,7 +24,7 @@ from actzip.control.op import Kind, Op
 from actzip.control.propagation import nonzero
 from actzip.control.reading import Groups, InParts, Reading, reading
 from actzip.control.statistics import Statistics
-from actzip.torch_private import DisableTorchFunction
+from actzip.torch_private import DisableTorchFunction, not_compiled
 
 _SAVED, _RAW = "_saved_", "_raw_saved_"
 _OPTIONS: dict[type, tuple[str, ...]] = {}
@@ -226,6 +226,7 @@ class _Look:
 
         return keep
 
+    @not_compiled
     def __call__(self, gave: tuple[Tensor | None, ...], came: tuple[Tensor | None, ...]) -> None:
         if not all(_is_ordinary(t) for t in (*gave, *came)):
             self._values.clear()

@@ -19,7 +19,7 @@ from actzip.autograd.stored import Stored
 from actzip.autograd.transforms import is_transforming, untransformed
 from actzip.codecs.base import Payload
 from actzip.codecs.memory_order import row_major
-from actzip.torch_private import dispatch_modes, transform_level
+from actzip.torch_private import dispatch_modes, not_compiled, transform_level
 
 
 class Recipe(ABC):
@@ -156,6 +156,7 @@ class Reader:
         self.name = ""  #: of the slot that it stands in, as in the report
         self.seen: Callable[[Tensor], None] | None = None  #: is told what backward reads
 
+    @not_compiled  # autograd calls it
     def unpack(self) -> Tensor:
         if transform_level() is not None or (dispatch_modes() and is_transforming()):
             # backward of an ordinary graph, called by a function under a transform

@@ -23,7 +23,12 @@ from actzip.autograd.stored import Stored
 from actzip.codecs.base import Codec, Payload
 from actzip.codecs.split import Split, cuts
 from actzip.control.op import Op
-from actzip.torch_private import disabled_torch_function, make_wrapper_subclass, tree_map_only
+from actzip.torch_private import (
+    disabled_torch_function,
+    make_wrapper_subclass,
+    not_compiled,
+    tree_map_only,
+)
 
 _aten = torch.ops.aten
 
@@ -48,6 +53,7 @@ def beside(bits: Payload | None, values: Payload) -> bool:
     return isinstance(bits.codec, Split) and bits.codec.parts == values.codec.parts
 
 
+@not_compiled  # autograd calls it
 def read(reader: Reader, parts: int) -> Tensor:
     """What backward gets for a reader: its tensor, decoded when it is read."""
     unseen = copy.copy(reader)
@@ -74,6 +80,7 @@ class Sliced(Tensor):
         return t
 
     @classmethod
+    @not_compiled
     def __torch_dispatch__(  # type: ignore[override]  # torch's own stub forgets the class
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:

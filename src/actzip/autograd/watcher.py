@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 from torch.overrides import TorchFunctionMode
 
-from actzip.autograd.compiled import not_compiled, traced
+from actzip.autograd.compiled import traced
 from actzip.autograd.forward_pass import ForwardPass
 from actzip.autograd.gradient_graphs import GradientGraphs
 from actzip.autograd.identity import node_of, tensors_in
@@ -24,6 +24,7 @@ from actzip.torch_private import (
     DisableTorchFunction,
     dispatch_modes,
     get_tracing_state,
+    not_compiled,
     transform_level,
 )
 

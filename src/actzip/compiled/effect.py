@@ -245,7 +245,7 @@ def _named(node: Node) -> str:
 
 def _is_whole_power(node: Node) -> bool:
     power = node.args[1] if len(node.args) > 1 else None
-    return isinstance(power, int) and power >= 0
+    return isinstance(power, (int, float)) and power >= 0 and power == int(power)  # x² has 1.0
 
 
 def hint(size: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
@@ -94,6 +95,17 @@ def is_written(node: Node) -> bool:
 def shares(val: Tensor) -> bool:
     sizes = zip(val.shape, val.stride(), strict=True)
     return any(hint(stride) == 0 and hint(size) > 1 for size, stride in sizes)
+
+
+def shapes_of_pictures(fw: GraphModule) -> frozenset[str]:
+    """Of what two-dimensional convolutions read and give; in words, for symbols have no hash."""
+    found = set()
+    for node in fw.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default):
+        for each in (node, node.args[0]):
+            shape = tuple(each.meta["val"].shape)
+            if len(shape) == 4 and all(isinstance(n, int) for n in shape):
+                found.add(str(shape))
+    return frozenset(found)
 
 
 def save_results(joint: Graph) -> None:

@@ -29,7 +29,7 @@ from actzip.warning import warn
 if TYPE_CHECKING:
     from actzip.compiled.front import Front
 
-_FORMAT = "actzip.compiled 9"  #: changes when graphs are rewritten in another way
+_FORMAT = "actzip.compiled 10"  #: changes when graphs are rewritten in another way
 _KWARGS = {"num_fwd_outputs", "static_lifetime_input_indices"}  #: what must be known of a graph
 _MOST = 2  #: times that graphs of a session are compiled again because of other sessions
 _lock = threading.RLock()
@@ -101,6 +101,10 @@ def forget_compiled() -> None:
 def partition(base: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """A partition function for `aot_autograd(partition_fn=…)`: `base`, by default PyTorch's min-cut
     partitioner, and then what the session asks for in which the graph was traced, if any."""
+    return _partition(base)
+
+
+def _partition(base: Callable[..., Any] | None, inductor: bool = False) -> Callable[..., Any]:
     if getattr(base, "is_actzip", False):
         assert base is not None
         return base
@@ -110,7 +114,7 @@ def partition(base: Callable[..., Any] | None = None) -> Callable[..., Any]:
         if any(not isinstance(front.wish().policy, Lossless) for front in _current()):
             save_results(gm.graph)
         fw, bw = inner(gm, joint_inputs, **kwargs)
-        _apply(fw, bw, kwargs)
+        _apply(fw, bw, kwargs, inductor)
         return fw, bw
 
     run.is_actzip = True  # type: ignore[attr-defined]
@@ -128,7 +132,7 @@ def _current() -> list[Front]:
     return fronts
 
 
-def _apply(fw: Any, bw: Any, kwargs: dict[str, Any]) -> None:
+def _apply(fw: Any, bw: Any, kwargs: dict[str, Any], inductor: bool = False) -> None:
     """Rewrite the graphs if they belong to a session; on an error they stay as they were."""
     fronts = _current()
     if fronts and saved_tensors_hooks(True) is not None:
@@ -153,7 +157,8 @@ def _apply(fw: Any, bw: Any, kwargs: dict[str, Any]) -> None:
         before = copy.deepcopy(fw.graph), copy.deepcopy(bw.graph)
         try:
             static = list(kwargs["static_lifetime_input_indices"] or ())
-            rewrite(fw, bw, kwargs["num_fwd_outputs"], static, front.wish())
+            turned = inductor and compiler.turns_pictures(fw)
+            rewrite(fw, bw, kwargs["num_fwd_outputs"], static, front.wish(), turned)
         except Exception as error:
             fw.graph, bw.graph = before
             if is_debugging():
@@ -195,7 +200,7 @@ def _install() -> None:
 def _into_inductor() -> Callable[[], None]:
     config = compiler.inductor_config()
     before = config.custom_partitioner_fn
-    mine = compiler.inductor_partitioner(partition(before), _uuid, before)
+    mine = compiler.inductor_partitioner(_partition(before, inductor=True), _uuid, before)
     config.custom_partitioner_fn = mine
 
     def undo() -> None:

@@ -227,6 +227,11 @@ def _bytes(raw: bytes) -> Tensor:
     return torch.frombuffer(bytearray(raw), dtype=torch.uint8)
 
 
+def _raw(data: Tensor) -> bytes:
+    # a list of numbers takes longer than all the rest of reading a head
+    return data.numpy().tobytes() if data.device.type == "cpu" else bytes(data.tolist())
+
+
 class _Packed:
     """What `pack` wrote, read again, and memory for its values."""
 
@@ -234,7 +239,7 @@ class _Packed:
         self._stride = stride
         whole = torch.empty(0, dtype=torch.uint8, device=packed.device)
         whole = whole.set_(packed.untyped_storage())[packed.storage_offset() :]
-        length, said, seed, mask, held = _HEAD.unpack(bytes(whole[:HEAD].tolist()))
+        length, said, seed, mask, held = _HEAD.unpack(_raw(whole[:HEAD]))
         others, mask = bool(mask & _OTHERS), mask & ~_OTHERS
         whole = _HELD.get(held, whole)
         at = HEAD + length
@@ -243,7 +248,7 @@ class _Packed:
                 "a tensor that a compiled graph packed was copied without all of its bytes, by a "
                 "hook for saved tensors (save_on_cpu, say); remove the hook or actzip's session"
             )
-        text = bytes(whole[at : at + said].tolist())
+        text = _raw(whole[at : at + said])
         strides = struct.unpack_from(f"<{len(size)}q", text)
         codec = from_words(text[8 * len(size) :])
         head = tuple(size), strides, dtype, seed

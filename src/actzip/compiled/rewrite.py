@@ -28,6 +28,7 @@ from actzip.compiled.graph_nodes import (
     mask_side,
     root,
     same,
+    shapes_of_pictures,
     shares,
 )
 from actzip.compiled.pooling import window_of
@@ -40,9 +41,18 @@ from actzip.methods.base import Role, Stateless
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
-def rewrite(fw: GraphModule, bw: GraphModule, outputs: int, static: list[int], wish: Wish) -> None:
-    """Pack what these graphs save; `outputs` of forward's are the user's."""
+def rewrite(
+    fw: GraphModule,
+    bw: GraphModule,
+    outputs: int,
+    static: list[int],
+    wish: Wish,
+    turned: bool = False,
+) -> None:
+    """Pack what these graphs save; `outputs` of forward's are the user's. `turned`: the backend
+    lays out pictures in channels_last, whatever the graphs say."""
     plan = _Plan(fw, bw, outputs, static, wish)
+    plan.pictures = shapes_of_pictures(fw) if turned else frozenset()
     for saved in plan.saved:
         plan.decide(saved)
     plan.cut_loose()
@@ -65,6 +75,7 @@ class _Plan:
         self.readers = Readers(fw, wish.root)
         self.left: list[dict[str, Any]] = []
         self.small: list[Saved] = []
+        self.pictures: frozenset[str] = frozenset()  #: shapes that are in channels_last
         self._merge()
         self._look_through()
         self.saved = list(self._find())
@@ -283,6 +294,10 @@ class _Plan:
 
     def _unpack(self, saved: Saved, symbols: Symbols) -> None:
         home, val = saved.home, saved.val
+        like = val
+        if str(tuple(val.shape)) in self.pictures and val.is_contiguous():
+            # as forward has them by then, and as backward's convolutions want them: no copies
+            like = torch.empty_like(val, memory_format=torch.channels_last)
         readers = list(home.users)
         signs = set(saved.effect.signs)
         seen = mask_side(home, signs) if signs else set()
@@ -295,8 +310,8 @@ class _Plan:
             first = next(n for n in self.bw.graph.nodes if n in set(mine))
             with self.bw.graph.inserting_before(first):
                 size = [symbols.node(n) for n in val.shape]
-                stride = [symbols.node(n) for n in val.stride()]
-                back = _call(self.bw, op, (home, size, stride, val.dtype), val)
+                stride = [symbols.node(n) for n in like.stride()]
+                back = _call(self.bw, op, (home, size, stride, val.dtype), like)
             for user in mine:
                 user.replace_input_with(home, back)
             if saved.sides is not None:  # asks what is packed, too

@@ -26,6 +26,8 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle, unserializable_hook
 
+from actzip.torch_private import not_compiled
+
 PASSES = 3
 Kept = dict[int, Tensor]
 
@@ -74,6 +76,7 @@ class GradientVariance:
             handle.remove()
         self._handles = []
 
+    @not_compiled
     def _keep(self, place: int, grad: Tensor) -> None:
         """One backward gave this gradient; several of a pass add up."""
         now = self._passes[-1]

@@ -19,6 +19,7 @@ from torch.utils.hooks import RemovableHandle, unserializable_hook
 
 from actzip import accelerator
 from actzip.memory.measure import Measurement, measure
+from actzip.torch_private import not_compiled
 
 
 def held(tensors: Iterable[Tensor | None]) -> int:
@@ -71,6 +72,7 @@ class StepPeak:
             self._open = stack
         me = weakref.ref(self)
 
+        @not_compiled
         def backward(_: Tensor) -> None:
             if (this := me()) is not None:
                 this._seen = True
