@@ -87,7 +87,7 @@ def test_rectified_keeps_every_promise_where_it_is_dithered(
     error: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kit's tensors are small, and those are left to Bounded."""
-    monkeypatch.setattr("actzip.codecs.rectified._SMALL", 1)
+    monkeypatch.setattr("actzip.codecs.dithered._SMALL", 1)
     conformance(Rectified(error), promise=of_a_relu)
 
 

@@ -38,7 +38,6 @@ THRESHOLDS = [
     ("actzip.autograd.calls", "SNAPSHOT", 64),
     ("actzip.methods.error_bounded", "ENTROPY_FROM", 16),
     ("actzip.codecs.dithered", "_SMALL", 16),
-    ("actzip.codecs.rectified", "_SMALL", 16),
     ("actzip.methods.auto_codes", "LARGE", 16),
     ("actzip.control.rate_curves", "LARGE", 16),
 ]

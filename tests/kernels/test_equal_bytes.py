@@ -14,7 +14,7 @@ import torch
 from kernel_cases import MAKERS
 from torch import Tensor
 
-from actzip.codecs import Codec, Dual, Group, Payload
+from actzip.codecs import Codec, Dithered, Dual, Group, Payload
 from actzip.kernels.native import library
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -59,6 +59,27 @@ def test_library_equals_its_twin(form: str, draw: int, monkeypatch: pytest.Monke
         assert torch.equal(expected.data, got.data), case
         for one, other in zip(values, again, strict=True):
             assert torch.equal(as_bits(one), as_bits(other)), case
+
+
+@pytest.mark.parametrize("draw", range(8))
+def test_given_tables_are_used_alike(draw: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(draw)
+    monkeypatch.setattr("actzip.codecs.dithered._SMALL", 1)
+    codec, x = MAKERS["dithered"](rng)
+    assert isinstance(codec, Dithered)
+    seed, factor = rng.getrandbits(64), rng.choice([0.1, 1.0, 1.0, 30.0, 1e4])
+    payloads, values = [], []
+    for forced in ("reference", "native"):
+        monkeypatch.setattr("actzip.kernels.FORCED", forced)
+        torch.set_num_threads(rng.choice([1, 2, 8]))
+        library.set_isa_level(rng.choice([0, 1, 2]))
+        tabled = codec.tabled(x)
+        payloads.append((tabled.table, tabled.encode(x * factor, seed=seed)))
+        values.append(codec.decode(payloads[-1][1]))
+    (one, first), (other, second) = payloads
+    assert one == other
+    assert torch.equal(first.data, second.data)
+    assert torch.equal(as_bits(values[0]), as_bits(values[1]))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4, 8])

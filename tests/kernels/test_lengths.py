@@ -44,6 +44,8 @@ WORKSPACE = {
 #: spare, since pieces begin on cache lines: the least that is accepted must be enough.
 ROOM = {
     "dithered_count": (3, 2),
+    "dithered_chosen": (2, 1),
+    "dithered_given": (1,),
     "dithered_encode": (4, 2),
     "dithered_gather": (5, 3),
     "dithered_decode": (2,),
@@ -62,6 +64,7 @@ CASES: list[tuple[Codec, Tensor]] = [
     (Bounded((0.1,) * 32, predict="lorenzo"), MAPS),
     (Bounded(0.1, entropy=True), torch.randn(70_000)),
     (Dithered(1.5, origin=(0.1,) * 32), torch.randn(5, 32, 40)),
+    (Dithered(0.5).tabled(torch.randn(5000)), torch.randn(5000)),
     (FixedPoint(4), MAPS),
     (Index(), torch.arange(1000)),
     (BitMask(), torch.randn(1000)),
@@ -130,6 +133,8 @@ def test_a_buffer_that_is_too_short_is_refused(monkeypatch: pytest.MonkeyPatch) 
     for form in FORMS:
         monkeypatch.setattr(importlib.import_module(f"actzip.kernels.native.{form}"), "call", call)
     for codec, x in CASES:
+        if isinstance(codec, Dithered):
+            codec.tabled(x)
         payload = codec.encode(x)
         codec.decode(payload)
         if codec.keeps_mask:

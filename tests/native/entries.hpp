@@ -21,6 +21,7 @@ Entry actzip_dual_last_encode, actzip_dual_last_decode, actzip_index_range;
 Entry actzip_index_encode, actzip_index_decode, actzip_planes_pack;
 Entry actzip_planes_unpack, actzip_window_encode, actzip_window_decode;
 Entry actzip_mask_encode, actzip_mask_decode, actzip_dithered_count;
+Entry actzip_dithered_chosen, actzip_dithered_given;
 Entry actzip_dithered_encode, actzip_dithered_gather, actzip_dithered_decode;
 }
 

@@ -7,7 +7,7 @@ namespace {
 struct Case {
   int64_t n, dtype, channels, inner, sides;
   uint64_t seed;
-  Bytes bounds, low, origin, above, grid, x, data, scratch;
+  Bytes bounds, low, origin, above, grid, x, data, scratch, given;
   Output out;
   std::vector<int64_t> offsets;
   bool cut;  // the scratch may be too short: it is refused, or it is enough
@@ -76,10 +76,16 @@ bool encode(Case& c, int64_t room) {
   };
   const int64_t expected = with(actzip_dithered_count, 1 + c.n % 3, state, c.scratch);
   require(expected >= 0 || c.cut, "count");
-  if (expected <= 0) return false;
+  if (c.given.size()) {
+    const int64_t status = call(actzip_dithered_given, c.given, c.n, state);
+    if (status != 0) return false;
+  } else if (expected <= 0) {
+    return false;
+  }
   Bytes workspace(static_cast<size_t>(room));
   const int64_t total = with(actzip_dithered_encode, state, workspace, c.scratch);
   require(total >= 0 || c.cut, "encode");
+  require(total > 0 || c.cut || c.given.empty(), "given tables fit all values");
   if (total <= 0) return false;
   c.data.resize(static_cast<size_t>(total));
   const bool gathered = with(actzip_dithered_gather, state, workspace, c.scratch, c.data) == 0;
@@ -99,6 +105,11 @@ int fuzz_dithered(const uint8_t* bytes, size_t size) {
     return 0;
   }
   const int64_t room = in.below(30000);
+  if (in.below(2)) {  // one context, of any weights
+    const int group = int(in.below(3)), length = group == 0 ? 200 : 2;
+    c.given = {uint8_t(1 << in.below(4)), 0, 1, uint8_t(group == 0 ? 1 : group == 1 ? 2 : 8), uint8_t(length)};
+    for (int k = 0; k <= length; ++k) c.given.push_back(uint8_t(in.below(256)));
+  }
   Input later = in;
   c.x = values(in, c.n, c.dtype);
   if (!encode(c, room)) return 0;

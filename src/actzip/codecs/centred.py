@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -32,11 +32,13 @@ class Centred(Codec):
 
     centre: one number per channel. error, channel_dim: as of `Dithered`. Encoding makes one copy of
     the tensor, decoding none.
+    table: as of `Dithered`.
     """
 
     centre: tuple[float, ...]
     error: float | tuple[float, ...] = 1e-2
     channel_dim: int = 1
+    table: bytes = field(default=b"", repr=False, compare=False, metadata={"aside": True})
 
     def __post_init__(self) -> None:
         for name in ("centre", "error"):
@@ -57,13 +59,14 @@ class Centred(Codec):
 
     @cached_property
     def _coder(self) -> Dithered:
-        return Dithered(self.error, self.channel_dim)
+        return Dithered(self.error, self.channel_dim, table=self.table)
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def finer(self, level: int) -> Codec:
-        return dataclasses.replace(self, error=mapped(self.error, lambda e: e / 2**level))
+        error = mapped(self.error, lambda e: e / 2**level)
+        return dataclasses.replace(self, error=error, table=b"")
 
     def precision(self) -> tuple[str, float] | None:
         return "error", mean(self.error)
@@ -125,6 +128,13 @@ class Centred(Codec):
     def _plain(self, dense: Tensor) -> Tensor:
         """As the inner codec has it: without channels when it has one error for all."""
         return dense if isinstance(self.error, tuple) else dense.view(1, 1, -1)
+
+    def tabled(self, x: Tensor) -> Centred:
+        """The same with a table for tensors like x; as it is where that would not be used."""
+        self.check(x)
+        dense = self._dense(x.detach())
+        table = self._coder._table_of(self._plain(dense - self._shift(dense)))
+        return self if table is None else dataclasses.replace(self, table=table)
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Coded:
         return self._coder._encode(self._plain(x - self._shift(x)), seed, allocate)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,10 +18,12 @@ from actzip.codecs.base import Codec
 from actzip.codecs.bounded import Bounded
 from actzip.codecs.dithered_rate import conditional_entropies, stored_bits
 from actzip.codecs.each import mapped, mean
+from actzip.codecs.lengths import unless_known
 from actzip.codecs.payload import Allocate, Coded, Payload
 from actzip.codecs.registry import register
 from actzip.kernels.bounded_layout import strict_bounds
-from actzip.kernels.dithered_layout import DitheredLayout, least_bytes, sides
+from actzip.kernels.dithered_layout import DitheredLayout, least_bytes, sides, worst_case
+from actzip.kernels.dithered_tables import Given, given
 from actzip.kernels.errors import DamagedError
 
 _CODED, _KEPT = 2, 3  #: the first byte; below, it is that of Bounded
@@ -48,12 +51,18 @@ class Dithered(Codec):
     `decoded > origin` is exactly `x > origin`. Values that are not above it have errors of up to
     coarser * error. What would come back on the other side is moved to the origin, so there the
     error is not free of bias.
+
+    table: how often each code occurs, as `tabled` found it in a tensor like x; without one each
+    tensor is counted, which makes the host wait for a GPU. Any table is right for any tensor, and
+    payloads have theirs in them; it is no part of what the codec is. With one no step is too fine,
+    and a block is raw as well where its codes are larger than about 16 bits each.
     """
 
     error: float | tuple[float, ...] = 1e-2
     channel_dim: int = 1
     origin: float | tuple[float, ...] | None = None
     coarser: float = 1.0
+    table: bytes = field(default=b"", repr=False, compare=False, metadata={"aside": True})
 
     def __post_init__(self) -> None:
         for name in ("error", "origin"):
@@ -81,6 +90,8 @@ class Dithered(Codec):
             )
         if not isinstance(self.channel_dim, int) or self.channel_dim not in (1, -1):
             raise ValueError(f"Dithered(channel_dim=...) is 1 or -1, got {self.channel_dim!r}")
+        if self.table:
+            given(self.table)  # says what is wrong with it
         if len(self._channels()) > 1:
             raise ValueError(
                 f"Dithered was given errors for {len(_each(self.error))} channels and origins for "
@@ -92,7 +103,8 @@ class Dithered(Codec):
         return {len(v) for v in (self.error, self.origin) if isinstance(v, tuple)}
 
     def finer(self, level: int) -> Codec:
-        return dataclasses.replace(self, error=mapped(self.error, lambda e: e / 2**level))
+        error = mapped(self.error, lambda e: e / 2**level)
+        return dataclasses.replace(self, error=error, table=b"")
 
     def even(self) -> Codec:
         return dataclasses.replace(self, coarser=1.0)
@@ -188,7 +200,8 @@ class Dithered(Codec):
         return kept[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_kept", "_bounded")}
+        left_out = ("_kept", "_bounded", "_given")
+        return {k: v for k, v in self.__dict__.items() if k not in left_out}
 
     def _new_layout(self, x: Tensor) -> DitheredLayout:
         errors, origins = _each(self.error), _each(0.0 if self.origin is None else self.origin)
@@ -209,7 +222,50 @@ class Dithered(Codec):
     def _bounded(self) -> Bounded:
         return Bounded(self.error, entropy=True)
 
+    def tabled(self, x: Tensor) -> Dithered:
+        """The same with a table for tensors like x; as it is where that would not be used."""
+        self.check(x)
+        table = self._table_of(self._dense(x.detach()))
+        return self if table is None else dataclasses.replace(self, table=table)
+
+    def _table_of(self, x: Tensor) -> bytes | None:
+        if not self._fits(x):
+            return None
+        found = kernels.of(x, "dithered").choose_for(x.view(-1), self._layout(x), 1)
+        return None if found is None else found.stored()
+
+    @cached_property
+    def _given(self) -> Given | None:
+        return given(self.table) if self.table else None
+
+    def _fits(self, x: Tensor) -> bool:
+        """Whether a tensor as `_view` has it is one for this format. Values that are stored once
+        for channels of several origins have a side for each of them."""
+        return x.numel() >= _SMALL and (x.shape[1] > 1 or len(set(_each(self.origin))) == 1)
+
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Coded:
+        found = self._coded(x, seed, allocate)
+        if found is not None:
+            return found
+        if self.origin is None:
+            return self._bounded._encode(x, seed, allocate)
+        data = allocate(x.nbytes + 1, x.device)
+        data[1:].copy_(_as_bytes(x))
+        data[:1] = _KEPT
+        return Coded(data, known=(_KEPT,))
+
+    def _coded(self, x: Tensor, seed: int, allocate: Allocate) -> Coded | None:
+        """None for what is stored otherwise: small tensors, steps that are too fine."""
+        if not self._fits(x):
+            return None
+        flat, layout, kernel = x.view(-1), self._layout(x), kernels.of(x, "dithered")
+        table = self._given
+        if table is not None:
+            worst = 1 + worst_case(layout, table)
+            write = functools.partial(kernel.encode_within, flat, layout, seed)
+            later = unless_known(x, worst, lambda data: write(data, table, _CODED))
+            if later is not None:
+                return later._replace(known=(_CODED, table))
         data = x.new_empty(0, dtype=torch.uint8)
 
         def room(nbytes: int) -> Tensor:
@@ -217,25 +273,18 @@ class Dithered(Codec):
             data = allocate(nbytes + 1, x.device)
             return data[1:]
 
-        # values that are stored once for channels of several origins have a side for each of them
-        fits = x.numel() >= _SMALL and (x.shape[1] > 1 or len(set(_each(self.origin))) == 1)
-        kernel = kernels.of(x, "dithered")
-        if fits and kernel.encode(x.view(-1), self._layout(x), seed, room) is not None:
-            form = _CODED
-        elif self.origin is None:
-            return self._bounded._encode(x, seed, allocate)
-        else:
-            room(x.nbytes).copy_(_as_bytes(x))
-            form = _KEPT
-        data[:1] = form
-        return Coded(data, known=(form,))
+        if kernel.encode(flat, layout, seed, room, table) is None:
+            return None
+        data[:1] = _CODED
+        return Coded(data, known=(_CODED, table))
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
         data = payload.data
-        (first,) = payload.known or (int(data[0]) if data.numel() else _KEPT + 1,)
+        first, *known = payload.known or (int(data[0]) if data.numel() else _KEPT + 1,)
         if first == _CODED and out.numel():  # of nothing there are no codes
-            flat = out.view(-1)
-            kernels.of(out, "dithered").decode(data[1:], self._layout(out), payload.seed, flat)
+            flat, table = out.view(-1), known[0] if known and self._trusted(payload) else None
+            kernel, layout = kernels.of(out, "dithered"), self._layout(out)
+            kernel.decode(data[1:], layout, payload.seed, flat, table)
         elif first == _KEPT and self.origin is not None:
             if data.numel() != 1 + out.nbytes:
                 raise DamagedError(f"{data.numel()} bytes are not {out.numel()} values")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from actzip import checks, kernels
+from actzip import checks
 from actzip.codecs.base import Codec
 from actzip.codecs.bounded import Bounded
 from actzip.codecs.dithered import Dithered
@@ -20,7 +19,6 @@ from actzip.codecs.registry import register
 from actzip.kernels.errors import DamagedError
 
 _CODED = 2  #: the first byte; below, it is that of Bounded
-_SMALL = 4096  #: fewer elements do not pay for tables and states
 
 
 @register
@@ -34,10 +32,11 @@ class Rectified(Codec):
     what would come back below zero comes back next to it, so that elements below the error are a
     little larger on average. In a tensor of fewer than 4096 elements, and with steps so fine that
     an element takes more than 7 bits, codes are stored as `Bounded` with its entropy stage would,
-    and the errors are free of bias.
+    and the errors are free of bias. table: as of `Dithered`.
     """
 
     error: float = 1e-2
+    table: bytes = field(default=b"", repr=False, compare=False, metadata={"aside": True})
 
     def __post_init__(self) -> None:
         checks.positive(self, "error", advice="to keep every bit use Keep()")
@@ -47,7 +46,7 @@ class Rectified(Codec):
         return True
 
     def finer(self, level: int) -> Codec:
-        return dataclasses.replace(self, error=self.error / 2**level)
+        return Rectified(self.error / 2**level)
 
     def precision(self) -> tuple[str, float] | None:
         return "error", self.error
@@ -71,35 +70,29 @@ class Rectified(Codec):
 
     @cached_property
     def _dithered(self) -> Dithered:
-        return Dithered(self.error, origin=0.0)
+        return Dithered(self.error, origin=0.0, table=self.table)
 
     @cached_property
     def _bounded(self) -> Bounded:
         return Bounded(self.error, entropy=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"error": self.error}
+        return {"error": self.error, "table": self.table}
+
+    def tabled(self, x: Tensor) -> Rectified:
+        """The same with a table for tensors like x; as it is where that would not be used."""
+        return Rectified(self.error, self._dithered.tabled(x).table)
 
     def _view(self, x: Tensor) -> Tensor | None:
         return self._dithered._view(x)
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Coded:
-        data = x.new_empty(0, dtype=torch.uint8)
-
-        def room(nbytes: int) -> Tensor:
-            nonlocal data
-            data = allocate(nbytes + 1, x.device)
-            return data[1:]
-
-        layout, kernel = self._dithered._layout(x), kernels.of(x, "dithered")
-        if x.numel() < _SMALL or kernel.encode(x.view(-1), layout, seed, room) is None:
-            return self._bounded._encode(x, seed, allocate)
-        data[:1] = _CODED
-        return Coded(data, known=(_CODED,))
+        found = self._dithered._coded(x, seed, allocate)
+        return self._bounded._encode(x, seed, allocate) if found is None else found
 
     def _decode(self, payload: Payload, out: Tensor) -> None:
         data = payload.data
-        (first,) = payload.known or (int(data[0]) if data.numel() else _CODED + 1,)
+        first, *_ = payload.known or (int(data[0]) if data.numel() else _CODED + 1,)
         if first == _CODED and out.numel():  # of nothing there are no codes
             self._dithered._decode(payload, out)
             out.clamp_(min=0)

@@ -54,6 +54,8 @@ def _short(codec: Codec) -> str:
     said = []
     for i, field in enumerate(dataclasses.fields(codec)):
         value = getattr(codec, field.name)
+        if not field.repr:
+            continue
         if value != field.default or (i == 0 and value is not None):
             said.append(f"{field.name}={value!r}")
     return f"{type(codec).__name__}({', '.join(said)})"

@@ -116,7 +116,10 @@ def _named(codec: Codec) -> dict[str, object]:
 
 
 def _left_out(field: dataclasses.Field[Any], value: object) -> bool:
-    """An option that came later is written only when it is used: older bytes stay as they were."""
+    """An option that came later is written only when it is used: older bytes stay as they were.
+    What says nothing that decoding needs is not written at all."""
+    if field.metadata.get("aside"):
+        return True
     return bool(field.metadata.get("later")) and value == field.default
 
 

@@ -5,10 +5,6 @@ code is zero, and only where |v| is near 1/2 anything else is likely: given v, a
 takes 0.43 bits an element instead of 0.70. So the range of v is cut into a few contexts, each with
 a table of its own. The elements of a context are coded together, `group` of them in one symbol.
 
-Stored: 1 if contexts are ranges of v, 0 if ranges of |v| (one byte) | number of contexts (one byte)
-| edges between them, in units of 1/256 (a byte each) | for each context: group, number of weights,
-weights, weight of all other codes (a byte each; w stands for the probability 2^(-w/8), 255 for 0).
-
 csrc/dithered/tables.cpp does the same. So that both choose alike, logarithms are those of a table,
 sums are of integers, and what is left are single operations of float64.
 """
@@ -21,29 +17,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
-from actzip.kernels.entropy_table import CHAINS, SCALE, SPAN, SYMBOLS, normalise
-from actzip.kernels.errors import DamagedError
+from actzip.kernels.dithered_tables import (
+    ABSENT,
+    BASE,
+    BINS,
+    COUNTED,
+    ESCAPE,
+    Context,
+    Contexts,
+    Given,
+)
+from actzip.kernels.entropy_table import CHAINS, SPAN
 
-BINS = 256  #: of v, for counting
-COUNTED = 64  #: codes that are counted for each bin, the last with all above
-ESCAPE = 255  #: the symbol of groups that the table does not hold
-#: Codes that may be in a group of so many elements.
-BASE = {8: 2, 5: 3, 4: 4, 3: 6, 2: 16, 1: 255}
-_MOST = 16  #: contexts
-_ABSENT = 255
-#: Of 1/4096: groups that are rarer are escaped. Their product is a good guess only if neighbours
-#: are independent: with 0.35 the first BatchNorm input of a ResNet-20 took 7 % more than it had to.
-_RARE = 0.1
 _CALM = 0.01  #: share of codes other than zero up to which eight elements form a group
 _GROUP_BITS = 5  #: a group takes no more, or its table would be too coarse
-_ONE = 1 << 40  #: of probabilities
-#: 2^(-k/8) of them
-_EIGHTHS = (
-    *(1099511627776, 1008256608221, 924575386327, 847839367509),
-    *(777472127994, 712945084849, 653773525390, 599512966123),
-)
 _UNIT = 1024  #: of bits
 
 Floats = npt.NDArray[np.float64]
@@ -80,91 +68,8 @@ def _surprise(counts: Ints) -> Ints:
     return found.astype(np.int64)
 
 
-@dataclass(frozen=True)
-class Context:
-    group: int
-    weights: bytes  #: of codes 0, 1, …
-    escape: int  #: weight of all other codes
-
-    def frequencies(self) -> tuple[int, ...]:
-        """Of 255 groups, in which code k of the group counts BASE^k, and of ESCAPE."""
-        return _frequencies(self)
-
-    @property
-    def base(self) -> int:
-        return BASE[self.group]
-
-
-@dataclass(frozen=True)
-class Contexts:
-    signed: bool  #: ranges of v, not of |v|
-    edges: tuple[int, ...]
-    each: tuple[Context, ...]
-
-    def of_bin(self) -> list[int]:
-        """The context of each of the 256 bins of v."""
-        half = BINS // 2
-        sizes = range(BINS) if self.signed else [max(b - half, half - 1 - b) for b in range(BINS)]
-        return [sum(size >= edge for edge in self.edges) for size in sizes]
-
-    def stored(self) -> bytes:
-        parts = [bytes([self.signed, len(self.each), *self.edges])]
-        for c in self.each:
-            parts.append(bytes([c.group, len(c.weights), *c.weights, c.escape]))
-        return b"".join(parts)
-
-    @staticmethod
-    def load(data: Tensor) -> tuple[Contexts, int]:
-        """The contexts stored at the start of `data`, and how many bytes they take."""
-        held = bytes(data[: 2 + _MOST * (3 + SYMBOLS)].tolist())
-        place = 0
-
-        def take(count: int) -> bytes:
-            nonlocal place
-            place += count
-            if place > len(held):
-                raise DamagedError("dithered_decode: the bytes do not hold the contexts")
-            return held[place - count : place]
-
-        signed, count = take(2)
-        edges = tuple(take(max(0, count - 1)))
-        sound = signed <= 1 and 1 <= count <= _MOST and list(edges) == sorted(edges)
-        each = []
-        for _ in range(count if sound else 0):
-            group, length = take(2)
-            each.append(Context(group, take(length), take(1)[0]))
-            sound &= group in BASE and 1 <= length <= BASE.get(group, 0)
-            sound &= min(*each[-1].weights, each[-1].escape) < _ABSENT
-        if not sound:
-            raise DamagedError("dithered_decode: the stored contexts are damaged")
-        return Contexts(signed == 1, edges, tuple(each)), place
-
-
-@functools.lru_cache(maxsize=4096)
-def _frequencies(context: Context) -> tuple[int, ...]:
-    """Elements of a context are independent: a group is as likely as the product of its codes."""
-    weights = [_probability(w) for w in context.weights]
-    total = sum(weights) + _probability(context.escape)
-    one = np.zeros(context.base)
-    one[: len(weights)] = [w / total for w in weights]
-    found = one
-    for _ in range(context.group - 1):
-        found = np.multiply.outer(one, found).reshape(-1)
-    kept = np.zeros(SYMBOLS, dtype=np.int64)
-    likely = np.where(found[:ESCAPE] * SCALE < _RARE, 0.0, found[:ESCAPE])
-    kept[: len(likely)] = (likely * _ONE).astype(np.int64)
-    kept[ESCAPE] = max(1, _ONE - int(kept.sum()))
-    return tuple(normalise(kept.tolist()))
-
-
-def _probability(weight: int) -> int:
-    return 0 if weight == _ABSENT else _EIGHTHS[weight % 8] >> weight // 8
-
-
-@dataclass(frozen=True)
-class Choice:
-    contexts: Contexts
-    chain: int  #: spans that share their states
+@dataclass(frozen=True, eq=False)
+class Choice(Given):
     bits: float  #: expected, of all elements; without tables and states
     escaped: float  #: share of codes that no table can hold
 
@@ -294,6 +199,6 @@ def _group(counts: Ints, total: int) -> int:
 
 def _weight(count: float, total: float) -> int:
     if count <= 0:
-        return _ABSENT
+        return ABSENT
     bits = float(_log2(total)) - float(_log2(count))
-    return min(_ABSENT - 1, max(0, math.floor(8 * bits + 0.5)))
+    return min(ABSENT - 1, max(0, math.floor(8 * bits + 0.5)))

@@ -2,7 +2,7 @@
 
 Payload: 1 when there are levels, plus 2 when there are raw blocks (one byte) | level of all chunks
 of 4096 values, unless they are stored (one byte) | spans in a chain (one byte) | contexts
-(dithered_contexts.py) | level of each chunk (a byte) | raw blocks of each chunk (a uint64, a bit
+(dithered_tables.py) | level of each chunk (a byte) | raw blocks of each chunk (a uint64, a bit
 per block of 64 values) | bytes of each chain and of its coded symbols (two uint32) | chains.
 
 A chain is several spans of 65536 values: coded symbols | extra bits of each span, from a whole
@@ -22,16 +22,21 @@ import torch
 from torch import Tensor
 
 from actzip.kernels.bounded_layout import (
+    BLOCK,
     BLOCKS_PER_CHUNK,
     SCALE,
     ChunkedLayout,
     real_of,
 )
-from actzip.kernels.dithered_contexts import Choice, Contexts
+from actzip.kernels.dithered_contexts import Choice
+from actzip.kernels.dithered_tables import Contexts, Given
 from actzip.kernels.entropy_table import CHAINS, SPAN, STATES, as_tensor
 from actzip.kernels.errors import DamagedError
 
 EXTRA_ROOM = 2 * SPAN  #: bytes of extra bits that a span may have
+#: With given tables a block is raw when its codes might take more extra bits than this; then all
+#: that a span's codes can take finds room.
+MOST_EXTRA = 8 * EXTRA_ROOM * BLOCK // SPAN
 _LEVELS, _RAW = 1, 2
 _HEAD = 3
 
@@ -87,6 +92,15 @@ def least_bytes(n: int) -> int:
     return (8 + 4 * STATES) * (n // (SPAN * CHAINS[-1]))
 
 
+def worst_case(layout: DitheredLayout, given: Given) -> int:
+    """Bytes that a payload with given tables may take at most."""
+    n, spans = layout.n, layout.spans
+    head = _HEAD + len(given.stored()) + (1 + BLOCKS_PER_CHUNK // 8) * layout.chunks + 8 * spans
+    # 12 bits for each symbol, and for each element extra bits or its value and an escaped zero
+    each = 12 + max(MOST_EXTRA // BLOCK, 8 * layout.itemsize + 1)
+    return head + -(-n * each // 8) + (6 * STATES + 2) * spans
+
+
 def look_every(layout: DitheredLayout) -> int:
     """Contexts are chosen from one of so many chunks: from all of them in a small tensor."""
     return max(1, min(16, layout.chunks // 32), min(64, layout.chunks // 256))
@@ -105,7 +119,7 @@ def too_fine(choice: Choice, layout: DitheredLayout) -> bool:
     return choice.bits > 7 * layout.n or choice.escaped > 0.01
 
 
-def head(choice: Choice, levels: Tensor, raw: Tensor, sizes: Tensor, coded: Tensor) -> Tensor:
+def head(choice: Given, levels: Tensor, raw: Tensor, sizes: Tensor, coded: Tensor) -> Tensor:
     """All that comes before the chains."""
     first = int(levels[0]) if levels.numel() else 0
     parts = [levels] if (has_levels := bool((levels != first).any())) else []
@@ -141,6 +155,16 @@ def split(data: Tensor, layout: DitheredLayout) -> Sections:
     if bool((levels >= len(SCALE)).any()):
         raise DamagedError("dithered_decode: the stored levels are damaged")
     return Sections(contexts, chain, levels, raw, offsets, coded, body)
+
+
+def end_of(data: Tensor, layout: DitheredLayout) -> int:
+    """How many bytes are used of those of a sound payload, of which there may be more."""
+    flags, _, chain = data[:_HEAD].tolist()
+    start = _HEAD + Contexts.load(data[_HEAD:])[1] + layout.chunks * (flags & _LEVELS > 0)
+    start += BLOCKS_PER_CHUNK // 8 * layout.chunks * (flags & _RAW > 0)
+    table = data[start : start + 8 * -(-layout.spans // chain)]
+    sizes: list[int] = table.clone().view(torch.int32)[::2].tolist()
+    return int(start) + table.numel() + sum(sizes)
 
 
 def _chain_offsets(table: Tensor, length: int) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from actzip.kernels.bounded_layout import BoundedLayout
 from actzip.kernels.dithered_layout import DitheredLayout
+from actzip.kernels.dithered_tables import Given
 from actzip.kernels.dual_layout import DualLayout
 from actzip.kernels.entropy_table import Table
 from actzip.kernels.fixedpoint_layout import FixedPointLayout
@@ -161,10 +162,35 @@ class BoundedEntropyForm(Protocol):
 class DitheredForm(Protocol):
     """Dithered codes, entropy-coded given their dither; dithered_layout.py says where they are."""
 
-    def encode(self, x: Tensor, layout: DitheredLayout, seed: int, allocate: Room) -> Tensor | None:
-        """The payload, or None when steps are too fine for this format."""
+    def choose_for(self, x: Tensor, layout: DitheredLayout, seed: int) -> Given | None:
+        """The tables that `encode` takes for x; None when steps are too fine for this format."""
 
-    def decode(self, data: Tensor, layout: DitheredLayout, seed: int, out: Tensor) -> None: ...
+    def encode(
+        self,
+        x: Tensor,
+        layout: DitheredLayout,
+        seed: int,
+        allocate: Room,
+        given: Given | None = None,
+    ) -> Tensor | None:
+        """The payload, with these tables or those of `choose_for`; None where that gives None."""
+
+    def encode_within(
+        self, x: Tensor, layout: DitheredLayout, seed: int, data: Tensor, given: Given, first: int
+    ) -> Tensor:
+        """The byte `first` and the bytes of `encode` into `data`, which has room for one more than
+        the worst case; how many they are, on the device. For elements that are there."""
+
+    def decode(
+        self,
+        data: Tensor,
+        layout: DitheredLayout,
+        seed: int,
+        out: Tensor,
+        known: Given | None = None,
+    ) -> None:
+        """The values. known: the tables of bytes that this process made, nothing is read to refuse
+        damage; there may be more bytes than were written."""
 
 
 class NormForm(Protocol):

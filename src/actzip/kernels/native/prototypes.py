@@ -21,6 +21,8 @@ PROTOTYPES = {
     "bounded_unsqueeze": "rrrrriiiiriiuiiiwi",
     # dithered/dithered.cpp
     "dithered_count": "riiriiuiiwwi",
+    "dithered_chosen": "iww",
+    "dithered_given": "riw",
     "dithered_encode": "riiriiuiwwwi",
     "dithered_gather": "riiriiuiwrwwi",
     "dithered_decode": "riiriiuiwwwi",

@@ -10,24 +10,18 @@ import torch
 from torch import Tensor
 
 from actzip.kernels.bounded_layout import CHUNK
-from actzip.kernels.dithered_contexts import (
-    BINS,
-    COUNTED,
-    ESCAPE,
-    Choice,
-    Context,
-    Contexts,
-    choose,
-)
+from actzip.kernels.dithered_contexts import Choice, choose
 from actzip.kernels.dithered_layout import (
     EXTRA_ROOM,
     DitheredLayout,
     Sections,
+    end_of,
     head,
     looked_at,
     split,
     too_fine,
 )
+from actzip.kernels.dithered_tables import BINS, COUNTED, ESCAPE, Context, Contexts, Given
 from actzip.kernels.entropy_table import SPAN, STATES, as_tensor
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.reference import raw_blocks
@@ -53,12 +47,31 @@ from actzip.kernels.reference.parts import (
 _DAMAGED = "dithered_decode: the stored bytes are damaged"
 
 
+def choose_for(x: Tensor, layout: DitheredLayout, seed: int) -> Given | None:
+    """What `encode` takes for x; None when steps are too fine for this format."""
+    choice = _look(x, layout, seed)
+    return None if too_fine(choice, layout) else choice
+
+
+def encode_within(
+    x: Tensor, layout: DitheredLayout, seed: int, data: Tensor, given: Given, first: int
+) -> Tensor:
+    data[:1] = first
+    found = encode(x, layout, seed, lambda nbytes: data[1 : 1 + nbytes], given)
+    assert found is not None, "given tables always do"
+    return torch.tensor(1 + found.numel(), device=x.device)
+
+
 def encode(
-    x: Tensor, layout: DitheredLayout, seed: int, allocate: Callable[[int], Tensor]
+    x: Tensor,
+    layout: DitheredLayout,
+    seed: int,
+    allocate: Callable[[int], Tensor],
+    given: Given | None = None,
 ) -> Tensor | None:
     """The payload, or None when steps are too fine for this format."""
-    choice = _look(x, layout, seed)
-    if too_fine(choice, layout):
+    choice = choose_for(x, layout, seed) if given is None else given
+    if choice is None:
         return None
     tables = _tables(choice.contexts)
     bodies: list[bytes] = []
@@ -73,7 +86,7 @@ def encode(
                 whole = span_of(layout, span)
                 held = torch.zeros(whole.n, dtype=torch.int32, device=x.device)
                 for part in span_parts(layout, span):
-                    found, is_raw, level = quantize(part_of(x, part), part, seed)
+                    found, is_raw, level = quantize(part_of(x, part), part, seed, given is not None)
                     held[part.first - whole.first :][: part.n] = found
                     chunks_of(levels, part).copy_(level)
                     blocks_of(raw, part).copy_(is_raw)
@@ -108,7 +121,11 @@ def encode(
     return data
 
 
-def decode(data: Tensor, layout: DitheredLayout, seed: int, out: Tensor) -> None:
+def decode(
+    data: Tensor, layout: DitheredLayout, seed: int, out: Tensor, known: Given | None = None
+) -> None:
+    if known is not None:
+        data = data[: end_of(data, layout)]
     cut = split(data, layout)
     raw = raw_blocks.from_bitmap(cut.raw, layout, "dithered_decode")
     sizes, levels = raw_blocks.sizes(raw, layout), cut.levels.long()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from actzip.kernels.bounded_layout import BLOCK, CAP, CHUNK, SCALE, levels_of
-from actzip.kernels.dithered_layout import DitheredLayout
+from actzip.kernels.dithered_layout import MOST_EXTRA, DitheredLayout
 from actzip.kernels.reference.bounded_symbols import padded
 from actzip.kernels.reference.dither import dither
 
@@ -42,8 +42,11 @@ def _step(bounds: Tensor, levels: Tensor) -> Tensor:
     return (bounds * 2) * scale[:, None]
 
 
-def quantize(x: Tensor, layout: DitheredLayout, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes of n elements as int64, which blocks must be kept raw, and the level of each chunk."""
+def quantize(
+    x: Tensor, layout: DitheredLayout, seed: int, given: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes of n elements as int64, which blocks must be kept raw, and the level of each chunk.
+    given: blocks whose codes could take more than MOST_EXTRA extra bits are raw, too."""
     rows = padded(x, CHUNK).to(layout.real)
     distance, above = rows, None
     if layout.sides is not None:
@@ -64,6 +67,12 @@ def quantize(x: Tensor, layout: DitheredLayout, seed: int) -> tuple[Tensor, Tens
     good = ~raw.repeat_interleave(BLOCK).view(-1, CHUNK)
     codes = _codes(torch.where(good, r, torch.zeros_like(r)).long(), v, above)
     codes = torch.where(good, codes, torch.zeros_like(codes))
+    if given:
+        bits = 2 * torch.frexp((codes + 1).double()).exponent - 1
+        bits = torch.where(inside, bits, torch.zeros_like(bits))
+        raw = raw | (bits.view(-1, BLOCK).sum(1) > MOST_EXTRA)
+        good = ~raw.repeat_interleave(BLOCK).view(-1, CHUNK)
+        codes = torch.where(good, codes, torch.zeros_like(codes))
     return codes.view(-1)[: layout.n], raw[: layout.blocks], levels
 
 

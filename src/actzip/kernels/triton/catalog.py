@@ -23,6 +23,7 @@ from actzip.kernels.triton import (
     bounded_entropy,
     cast,
     dithered,
+    dithered_given,
     dual,
     entropy,
     fixedpoint,
@@ -33,6 +34,7 @@ from actzip.kernels.triton import (
     planes,
     window,
 )
+from actzip.kernels.triton.dithered_tables import Parts, Tables
 
 N = 1 << 22
 
@@ -225,12 +227,13 @@ def dithered_calls(dtype: torch.dtype) -> Iterator[Call]:
 def _dithered(name: str, layout: DitheredLayout) -> Iterator[Call]:
     x, codes, item = _empty(N, layout.dtype), _empty(N, torch.int32), layout.itemsize
     small, each = _empty(8 * 4096, torch.int32), _empty(layout.chunks, torch.int64)
-    tables = dithered.Tables(8, small, small, small, small, small)
-    parts = dithered.Parts.of(layout, torch.device("meta"))
+    tables = Tables(8, small, small, small, small, _empty(8 * 4096), _empty(200))
+    parts = Parts.of(layout, torch.device("meta"))
     raw, values = _empty(layout.blocks), _empty(layout.blocks, torch.int64)
     counts, words, body = _empty(16640, torch.int64), _empty(N // 8, torch.int32), _empty(N // 2)
     room, states = _empty(layout.spans * 49664, torch.int16), _empty(N // 2048, torch.int32)
     coded = _empty(layout.spans, torch.int64)
+    made = dithered_given.Coded.of(layout, 2, torch.device("meta"))
     for step, call, moved, wide in (
         ("quantize", lambda: dithered.quantize_into(x, layout, 5, codes, raw, each, counts),
          N * (item + 4), True),
@@ -249,6 +252,16 @@ def _dithered(name: str, layout: DitheredLayout) -> Iterator[Call]:
             body, coded, coded, parts, layout, 1, codes, words), 8 * N, False),
         ("values decode", lambda: dithered.read_from(
             body, codes, parts, raw, raw, values, tables, layout, 5, x), N * (item + 8), False),
+        ("given codes", lambda: dithered_given.code_into(x, layout, 5, tables, parts, made),
+         N * (item + 28), False),
+        ("given symbols", lambda: dithered_given.words_into(layout, 2, tables, parts, made),
+         8 * N + N // 2, False),
+        ("given bytes", lambda: dithered_given.write_into(
+            x, layout, 2, 2, tables, made, body, each), N, False),
+        ("known symbols", lambda: dithered_given.chains_from(
+            body, layout, 2, tables, parts, codes, coded), 12 * N + N // 2, False),
+        ("known values", lambda: dithered_given.values_from(
+            body, layout, 5, 2, tables, parts, codes, coded, x), N * (item + 8), False),
     ):  # fmt: skip
         yield Call(f"{name} {step}", call, N, moved, item, wide=wide)
 

@@ -1,20 +1,19 @@
 """Dithered codes: launches of device/dithered.py and dithered_chains.py; signatures as in
 reference/dithered.py.
 
-The host reads the counts, chooses the contexts, and reads the size of the payload. Six launches for
-an encode, four for a decode.
+Without given tables the host reads the counts, chooses the contexts, and reads the size of the
+payload: six launches for an encode, four for a decode. With tables: dithered_given.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from actzip.kernels.bounded_layout import CAP, ROUNDOFF
-from actzip.kernels.dithered_contexts import BINS, COUNTED, ESCAPE, Contexts, choose
+from actzip.kernels.dithered_contexts import choose
 from actzip.kernels.dithered_layout import (
     EXTRA_ROOM,
     DitheredLayout,
@@ -22,80 +21,68 @@ from actzip.kernels.dithered_layout import (
     looked_at,
     split,
     too_fine,
+    worst_case,
 )
-from actzip.kernels.entropy_table import STATES, SYMBOLS
+from actzip.kernels.dithered_tables import BINS, COUNTED, ESCAPE, Given
+from actzip.kernels.entropy_table import STATES
 from actzip.kernels.errors import DamagedError
 from actzip.kernels.triton import launch
 from actzip.kernels.triton.bounded import INTS
 from actzip.kernels.triton.device import dithered as device
 from actzip.kernels.triton.device import dithered_chains as chains_device
 from actzip.kernels.triton.device.entropy import gather_spans
+from actzip.kernels.triton.dithered_given import decode as decode_known
+from actzip.kernels.triton.dithered_given import encode_within
+from actzip.kernels.triton.dithered_tables import Parts, Tables, options, sizes
 from actzip.kernels.triton.group import seed_of
 from actzip.kernels.triton.spans import BLOCKS, CHUNKS, kept_of, maps_of, raw_of, repeated, within
 
-_MOST = 16  #: contexts
 _COUNTS = BINS * COUNTED + ESCAPE + 1
 _WORDS: int = chains_device.WORDS.value
-_ROOM: int = device.ROOM.value
 #: Elements that a program which walks through a span looks at together.
 _TILE = 4096 if launch.INTERPRETED else 1024
 
 
-class Tables(NamedTuple):
-    """What contexts are, on the device; all int32."""
-
-    many: int
-    context: Tensor  #: of each bin of v
-    info: Tensor  #: group, base and its powers, for 16 contexts
-    frequency: Tensor  #: of each symbol
-    start: Tensor  #: of each symbol's slots
-    symbol: Tensor  #: of each slot
-
-    @staticmethod
-    def of(contexts: Contexts, on: torch.device) -> Tables:
-        each = contexts.each
-        info = [[c.group, c.base, *(c.base ** min(j, c.group - 1) for j in range(8))] for c in each]
-        info += [[1] * 10] * (_MOST - len(each))
-        frequency = torch.tensor([c.frequencies() for c in each], dtype=torch.int32)
-        start = frequency.cumsum(1, dtype=torch.int32) - frequency
-        every = torch.arange(SYMBOLS, dtype=torch.int32).repeat(len(each))
-        symbol = torch.repeat_interleave(every, frequency.view(-1).long())
-        bins = torch.tensor(contexts.of_bin(), dtype=torch.int32)
-        made = (bins, torch.tensor(info, dtype=torch.int32), frequency, start, symbol)
-        return Tables(len(each), *(t.to(on) for t in made))
+def choose_for(x: Tensor, layout: DitheredLayout, seed: int) -> Given | None:
+    """What `encode` takes for x; None when steps are too fine for this format."""
+    codes = torch.empty(layout.n, dtype=torch.int32, device=x.device)
+    raw = torch.empty(layout.blocks, dtype=torch.uint8, device=x.device)
+    levels = torch.empty(layout.chunks, dtype=torch.int64, device=x.device)
+    return _quantized(x, layout, seed, codes, raw, levels)
 
 
-class Parts(NamedTuple):
-    """Elements by contexts."""
-
-    counts: Tensor  #: elements of each context in each span
-    places: Tensor  #: of each element
-    sums: Tensor  #: symbols, context by context
-
-    @staticmethod
-    def of(layout: DitheredLayout, on: torch.device) -> Parts:
-        def room(count: int) -> Tensor:
-            return torch.zeros(count, dtype=torch.int32, device=on)
-
-        return Parts(room(_MOST * layout.spans), room(layout.n), room(_ROOM * layout.spans))
-
-
-def encode(
-    x: Tensor, layout: DitheredLayout, seed: int, allocate: Callable[[int], Tensor]
-) -> Tensor | None:
-    """The payload, or None when steps are too fine for this format."""
-    on = x.device
-    codes = torch.empty(layout.n, dtype=torch.int32, device=on)
-    raw = torch.empty(layout.blocks, dtype=torch.uint8, device=on)
-    levels, bits = torch.empty(2, layout.chunks, dtype=torch.int64, device=on)
-    counts = torch.zeros(_COUNTS, dtype=torch.int64, device=on)
+def _quantized(
+    x: Tensor, layout: DitheredLayout, seed: int, codes: Tensor, raw: Tensor, levels: Tensor
+) -> Given | None:
+    """Fills these in; what is to be taken for them."""
+    counts = torch.zeros(_COUNTS, dtype=torch.int64, device=x.device)
     quantize_into(x, layout, seed, codes, raw, levels, counts)
     found = counts.cpu().numpy()
     cut = BINS * COUNTED
     choice = choose(found[:cut].reshape(BINS, COUNTED), found[cut:], layout.n)
-    if too_fine(choice, layout):
+    return None if too_fine(choice, layout) else choice
+
+
+def encode(
+    x: Tensor,
+    layout: DitheredLayout,
+    seed: int,
+    allocate: Callable[[int], Tensor],
+    given: Given | None = None,
+) -> Tensor | None:
+    """The payload, or None when steps are too fine for this format."""
+    on = x.device
+    if given is not None:
+        room = torch.empty(1 + worst_case(layout, given), dtype=torch.uint8, device=on)
+        size = int(encode_within(x, layout, seed, room, given, 0))
+        return allocate(size - 1).copy_(room[1:size])
+    codes = torch.empty(layout.n, dtype=torch.int32, device=on)
+    raw = torch.empty(layout.blocks, dtype=torch.uint8, device=on)
+    levels, bits = torch.empty(2, layout.chunks, dtype=torch.int64, device=on)
+    choice = _quantized(x, layout, seed, codes, raw, levels)
+    if choice is None:
         return None
-    tables, parts = Tables.of(choice.contexts, on), Parts.of(layout, on)
+    tables, parts = Tables.of(choice, on), Parts.of(layout, on, zeros=True)
     part_into(codes, layout, seed, tables, parts)
     chains = -(-layout.spans // choice.chain)
     room = torch.empty(chains * choice.chain * _WORDS, dtype=torch.int16, device=on)
@@ -135,9 +122,9 @@ def quantize_into(
     looked = torch.zeros(layout.chunks, dtype=torch.uint8)
     looked[looked_at(layout)] = 1
     given = (launch.elements(x), layout.grid(), codes, raw, levels, looked.to(x.device), counts)
-    options = {"ROUNDOFF": ROUNDOFF[layout.dtype], "CAP": CAP.get(layout.dtype, 2.0**20)}
-    launch.run(device.quantize_chunks, layout.chunks, *given, seed_of(seed), *_sizes(layout),
-               warps=16, **options, **_options(layout))  # fmt: skip
+    roundoff, cap = ROUNDOFF[layout.dtype], CAP.get(layout.dtype, 2.0**20)
+    launch.run(device.quantize_chunks, layout.chunks, *given, seed_of(seed), *sizes(layout),
+               warps=16, ROUNDOFF=roundoff, CAP=cap, **options(layout))  # fmt: skip
 
 
 def part_into(
@@ -183,14 +170,19 @@ def gather_into(
     launch.run(gather_spans, coded.numel(), *given, CHAIN=1, SIZE=launch.TILE)
 
 
-def decode(data: Tensor, layout: DitheredLayout, seed: int, out: Tensor) -> None:
+def decode(
+    data: Tensor, layout: DitheredLayout, seed: int, out: Tensor, known: Given | None = None
+) -> None:
+    if known is not None:
+        decode_known(data, layout, seed, out, known)
+        return
     cut = split(data, layout)
     on, (begins, ends) = data.device, (cut.offsets[:-1], cut.offsets[1:])
     raw, beyond = raw_of(cut.raw, layout)
     kept, among = kept_of(raw, layout)
     values, kept_before = within(kept, cut.chain)
     after = ends - values
-    tables, parts = Tables.of(cut.contexts, on), Parts.of(layout, on)
+    tables, parts = Tables.of(Given(cut.contexts, cut.chain), on), Parts.of(layout, on)
     damaged = torch.zeros(1, dtype=torch.int32, device=on)
     part_into(None, layout, seed, tables, parts)
     read_symbols(cut.body, begins, begins + cut.coded, parts, tables, layout, cut.chain, damaged)
@@ -230,16 +222,7 @@ def read_from(
     given = (body, codes, parts.sums, parts.places, levels.contiguous(), raw, values, layout.grid())
     target = (launch.elements(out), out.view(INTS[out.element_size()]), seed_of(seed))
     launch.run(device.read_chunks, layout.chunks, *given, tables.context, tables.info, *target,
-               *_sizes(layout), body.numel(), warps=16, **_options(layout))  # fmt: skip
+               *sizes(layout), body.numel(), warps=16, **options(layout))  # fmt: skip
 
 
-def _sizes(layout: DitheredLayout) -> tuple[int, int, int]:
-    return layout.n, layout.inner, layout.bounds.numel()
-
-
-def _options(layout: DitheredLayout) -> dict[str, Any]:
-    return {
-        "SIDES": layout.sides is not None,
-        "LARGE": layout.n >= 1 << 31,
-        "LONG": layout.n >= 1 << 33,
-    }
+__all__ = ["choose_for", "decode", "encode", "encode_within"]

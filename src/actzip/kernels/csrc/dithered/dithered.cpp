@@ -153,17 +153,41 @@ int64_t dithered_count(Buffer<const uint8_t> x, int64_t n, int64_t dtype, Buffer
   });
 }
 
+// What dithered_count chose, as dithered_given takes it; how many bytes.
+int64_t dithered_chosen(int64_t n, Buffer<uint8_t> state, Buffer<uint8_t> table) {
+  using namespace dithered;
+  const State s(Spec{n, kF32, nullptr, 1, 1, 0, false}, state);
+  if (n < 0 || !s.fits || !s.sound() || table.bytes < 1 + s.contexts->stored_bytes) return kBadArgument;
+  table.at[0] = uint8_t(s.contexts->chain);
+  std::memcpy(table.at + 1, s.contexts->stored, size_t(s.contexts->stored_bytes));
+  return 1 + s.contexts->stored_bytes;
+}
+
+// Takes these tables (Given.stored) instead.
+int64_t dithered_given(Buffer<const uint8_t> table, int64_t n, Buffer<uint8_t> state) {
+  using namespace dithered;
+  const State s(Spec{n, kF32, nullptr, 1, 1, 0, false}, state);
+  if (n < 0 || !s.fits || table.bytes < 1 || table.bytes > 1 + dithered_tables::MOST_STORED) return kBadArgument;
+  Contexts& c = *s.contexts;
+  c.chain = table[0], c.given = true;
+  if (c.chain < 1 || c.chain > entropy::MAX_CHAIN || (c.chain & (c.chain - 1))) return kDamaged;
+  if (!dithered_tables::load(table + 1, table.bytes - 1, c) || c.stored_bytes != table.bytes - 1) return kDamaged;
+  std::memcpy(c.stored, table + 1, size_t(c.stored_bytes));
+  return kOk;
+}
+
 // Returns the bytes of the payload; 0 when some span has too many extra bits.
 int64_t dithered_encode(Buffer<const uint8_t> x, int64_t n, int64_t dtype, Buffer<const uint8_t> grid,
                         int64_t channels, int64_t inner, uint64_t seed, int64_t sides,
                         Buffer<uint8_t> state, Buffer<uint8_t> workspace, Buffer<uint8_t> scratch,
                         int64_t threads) {
   using namespace dithered;
-  const Spec spec{n, dtype, grid, channels, inner, seed, sides != 0};
+  Spec spec{n, dtype, grid, channels, inner, seed, sides != 0};
   const State state_(spec, state);
   if (!x.holds(n, itemsize(dtype)) || !valid(spec, grid) || !state_.fits || !state_.sound())
     return kBadArgument;
   const Contexts& c = *state_.contexts;
+  spec.given = c.given;
   const EncodeTables tables(c);
   return with_scratch<Scratch>(spec, scratch, threads, [&](auto type, auto* table, Scratch* each) -> int64_t {
     using T = decltype(type);
@@ -193,11 +217,12 @@ int64_t dithered_gather(Buffer<const uint8_t> x, int64_t n, int64_t dtype, Buffe
                         Buffer<uint8_t> state, Buffer<const uint8_t> workspace, Buffer<uint8_t> scratch,
                         Buffer<uint8_t> data, int64_t threads) {
   using namespace dithered;
-  const Spec spec{n, dtype, grid, channels, inner, seed, sides != 0};
+  Spec spec{n, dtype, grid, channels, inner, seed, sides != 0};
   const State state_(spec, state);
   if (!x.holds(n, itemsize(dtype)) || !valid(spec, grid) || !state_.fits || !state_.sound())
     return kBadArgument;
   const Contexts& c = *state_.contexts;
+  spec.given = c.given;
   const int64_t chains = state_.chains(spec), head = put_head(spec, state_, nullptr);
   int64_t total = head;
   for (int64_t k = 0; k < chains; ++k) {
@@ -292,6 +317,8 @@ int64_t dithered_decode(Buffer<const uint8_t> data, int64_t n, int64_t dtype, Bu
 ACTZIP_END
 
 ACTZIP_ENTRY(dithered_count)
+ACTZIP_ENTRY(dithered_chosen)
+ACTZIP_ENTRY(dithered_given)
 ACTZIP_ENTRY(dithered_encode)
 ACTZIP_ENTRY(dithered_gather)
 ACTZIP_ENTRY(dithered_decode)

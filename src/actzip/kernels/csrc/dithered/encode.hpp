@@ -7,6 +7,7 @@ ACTZIP_BEGIN
 namespace dithered {
 
 constexpr int64_t EXTRA_ROOM = 2 * SPAN;  // bytes of extra bits that a span may have
+constexpr int64_t MOST_EXTRA = 8 * EXTRA_ROOM * BLOCK / SPAN;  // bits of a block, with given tables
 constexpr int64_t CODED_ROOM = entropy::MAX_CHAIN * (SPAN * entropy::SCALE_BITS / 8) + 4096;
 
 // Memory of one thread. code: of the elements whose byte is 255.
@@ -43,6 +44,16 @@ inline bool to_bytes(const uint32_t* code, uint8_t* byte) {
 #endif
 }
 
+// Whether codes could take more extra bits than a block with given tables may.
+inline bool too_many(const uint32_t* code, int count) {
+  uint32_t any = 0;
+  for (int i = 0; i < BLOCK; ++i) any |= code[i];
+  if (any < ESCAPE) return false;  // 15 bits at most
+  int64_t bits = 0;
+  for (int i = 0; i < count; ++i) bits += 2 * (31 - __builtin_clz(code[i] + 1)) + 1;
+  return bits > MOST_EXTRA;
+}
+
 // Codes and level of a chunk, and which of its blocks are raw: f(start, count, dither, codes) per
 // block, with zeros for a raw one. `level`: the guess with which f is called; when it was another,
 // f is called for the whole chunk once more.
@@ -68,7 +79,8 @@ inline void quantize_chunk(const Spec& spec, const T* x, int64_t chunk, Grids<Re
         for (int j = 0; j < n; ++j) wide[j] = widen(x[first + i + j]);
         for (int j = n; j < BLOCK; ++j) wide[j] = spec.sides ? grid.origin[j] : R(0);
       }
-      if (!quantize<R>(spec, wide, grid, dither.v, code, most)) {
+      const bool good = quantize<R>(spec, wide, grid, dither.v, code, most);
+      if (!good || (spec.given && too_many(code, n))) {
         raw |= uint64_t{1} << (i / BLOCK);
         std::memset(code, 0, sizeof code);
       }

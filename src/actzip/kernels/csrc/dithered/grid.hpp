@@ -20,6 +20,7 @@ struct Spec {
   int64_t channels, inner;
   uint64_t seed;
   bool sides;
+  bool given = false;  // tables: blocks with too many extra bits are raw
 };
 
 // What an element's channel says, 64 or more of them one after the other.

@@ -202,6 +202,7 @@ double choose(const int32_t* counts, int64_t n, Contexts& c) {
   for (int64_t t : tail) units -= surprise(t), all += t;
   const double bits = share * (double(units + surprise(all)) / UNIT);
   load(c.stored, to - c.stored, c);
+  c.given = false;
   for (c.chain = 1; c.chain < 8 && !(c.chain * bits * SPAN >= double(80000 * n));) c.chain *= 2;
   const bool fine = bits > 7 * double(n) || double(every[ESCAPE]) / double(looked) > 0.01;
   return fine ? -1 : bits;

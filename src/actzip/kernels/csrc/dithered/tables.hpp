@@ -17,7 +17,7 @@ constexpr int MOST_STORED = 2 + CONTEXTS + CONTEXTS * 258;
 // An element's context is how many edges its bin of v (folded: of |v|) has passed.
 struct Contexts {
   int32_t count, chain, stored_bytes;
-  bool folded;
+  bool folded, given;  // given: not chosen for these values
   uint8_t edge[CONTEXTS], group[CONTEXTS];
   uint16_t frequency[CONTEXTS][256];
   uint8_t stored[MOST_STORED];

@@ -11,7 +11,12 @@ from actzip.kernels.triton.device.numbers import bf16_bits, widen
 def chunk_blocks(n):
     """This program's chunk: its number, its first element, its 64 blocks, their elements in it
     (64 x 64), how many elements there are, and which."""
-    chunk = tl.program_id(0)
+    return blocks_of(tl.program_id(0), n)
+
+
+@triton.jit
+def blocks_of(chunk, n):
+    """The same of any chunk."""
     base = chunk.to(tl.int64) * 4096
     block = tl.arange(0, 64)
     local = block[:, None] * 64 + tl.arange(0, 64)[None, :]

@@ -11,6 +11,7 @@ import triton.language as tl
 from actzip.kernels.triton.device.bounded import bit_width, level_of, scale_of
 from actzip.kernels.triton.device.chunks import (
     as_stored,
+    blocks_of,
     channel_of,
     chunk_blocks,
     merge,
@@ -22,6 +23,7 @@ from actzip.kernels.triton.device.numbers import bf16_bits, dither, divide, load
 SPAN = tl.constexpr(65536)
 ROOM = tl.constexpr(66048)  #: symbols of a span: 16 contexts may have a row that is not full
 ESCAPE = tl.constexpr(255)
+MOST_EXTRA = tl.constexpr(1024)  #: bits of a block, with given tables
 INFO = tl.constexpr(10)  #: numbers of a context: group, base, and the base's eight powers
 
 
@@ -58,17 +60,16 @@ def decoded(r, v, step, above, origin, least, KIND: tl.constexpr, SIDES: tl.cons
         return as_stored(found, KIND)
 
 
-@triton.jit(do_not_specialize=["seed"])
-def quantize_chunks(
-    x_ptr, grid_ptr, codes_ptr, raw_ptr, levels_ptr, looked_ptr, counts_ptr, seed, n, inner,
-    channels,
-    ROUNDOFF: tl.constexpr, CAP: tl.constexpr, SIDES: tl.constexpr, LARGE: tl.constexpr,
-    LONG: tl.constexpr,
+@triton.jit
+def quantize_chunk(
+    number, x_ptr, grid_ptr, codes_ptr, raw_ptr, levels_ptr, seed, n, inner, channels,
+    ROUNDOFF: tl.constexpr, CAP: tl.constexpr, SIDES: tl.constexpr, GIVEN: tl.constexpr,
+    LARGE: tl.constexpr, LONG: tl.constexpr,
 ):  # fmt: skip
-    """Codes (int32), which blocks are raw, the level of each chunk; of the chunks that looked_ptr
-    marks also how often each of 64 codes is in each of 256 bins, and each of 256 codes in all."""
+    """Codes (int32) of a chunk, which of its blocks are raw, its level. GIVEN: blocks with too many
+    extra bits are raw, too."""
     KIND: tl.constexpr = x_ptr.dtype.element_ty
-    chunk, base, b, local, limit, inside = chunk_blocks(n)
+    chunk, base, b, local, limit, inside = blocks_of(number, n)
     x = widen(tl.load(x_ptr + base + local, mask=inside, other=0))
     channel = channel_of(base, local, inner, channels, LARGE)
     bound = tl.load(grid_ptr + channel)
@@ -99,23 +100,42 @@ def quantize_chunks(
         folded = tl.where(v < 0, -whole, whole)
         code = tl.where(folded > 0, 2 * folded - 1, -2 * folded)
     code = tl.where(lost, 0, code)
+    if GIVEN:
+        extra = tl.where(inside, 2 * bit_width(code + 1) - 1, 0)
+        raw = raw | (tl.sum(extra, axis=1) > MOST_EXTRA)
+        code = tl.where(raw[:, None], 0, code)
     tl.store(codes_ptr + base + local, code, mask=inside)
     tl.store(raw_ptr + chunk.to(tl.int64) * 64 + b, raw.to(tl.uint8), mask=b * 64 < limit)
-    tl.store(levels_ptr + chunk, level.to(tl.int64))
+    tl.store(levels_ptr + chunk, level.to(levels_ptr.dtype.element_ty))
+    return code, v, raw, level
+
+
+@triton.jit(do_not_specialize=["seed"])
+def quantize_chunks(
+    x_ptr, grid_ptr, codes_ptr, raw_ptr, levels_ptr, looked_ptr, counts_ptr, seed, n, inner,
+    channels,
+    ROUNDOFF: tl.constexpr, CAP: tl.constexpr, SIDES: tl.constexpr, LARGE: tl.constexpr,
+    LONG: tl.constexpr,
+):  # fmt: skip
+    """All of that; of the chunks that looked_ptr marks also how often each of 64 codes is in each
+    of 256 bins, and each of 256 codes in all."""
+    chunk, _, _, _, _, inside = chunk_blocks(n)
+    code, v, _, _ = quantize_chunk(
+        chunk, x_ptr, grid_ptr, codes_ptr, raw_ptr, levels_ptr, seed, n, inner, channels,
+        ROUNDOFF, CAP, SIDES, False, LARGE, LONG)  # fmt: skip
     if tl.load(looked_ptr + chunk) != 0:
         more = (code * 0 + 1).to(tl.int64)
         tl.atomic_add(counts_ptr + bin_of(v) * 64 + tl.minimum(code, 63), more, mask=inside)
         tl.atomic_add(counts_ptr + 16384 + tl.minimum(code, 255), more, mask=inside)
 
 
-@triton.jit(do_not_specialize=["seed"])
-def part_spans(
-    codes_ptr, sums_ptr, places_ptr, counts_ptr, context_ptr, info_ptr, seed, n, contexts,
+@triton.jit
+def part_span(
+    span, codes_ptr, sums_ptr, places_ptr, counts_ptr, context_ptr, info_ptr, seed, n, contexts,
     ADD: tl.constexpr, LONG: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """A span a program: how many elements each context has and the place of each element. ADD: the
-    symbols as well, into zeros; 65536 and more where a code is not below its base."""
-    span = tl.program_id(0).to(tl.int64)
+    """How many elements each context has and the place of each element. ADD: the symbols as well,
+    into zeros; 65536 and more where a code is not below its base."""
     begin = span * SPAN
     local = tl.arange(0, SIZE)
     each = tl.arange(0, 16)
@@ -149,6 +169,16 @@ def part_spans(
             value = tl.where(code < tl.load(info_ptr + k * INFO + 1), code * power, 65536)
             at = sums_ptr + span * ROOM + (place >> 3)
             tl.atomic_add(at, value, mask=inside & (value != 0))
+
+
+@triton.jit(do_not_specialize=["seed"])
+def part_spans(
+    codes_ptr, sums_ptr, places_ptr, counts_ptr, context_ptr, info_ptr, seed, n, contexts,
+    ADD: tl.constexpr, LONG: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    """A span a program."""
+    part_span(tl.program_id(0).to(tl.int64), codes_ptr, sums_ptr, places_ptr, counts_ptr,
+              context_ptr, info_ptr, seed, n, contexts, ADD, LONG, SIZE)  # fmt: skip
 
 
 @triton.jit
@@ -200,19 +230,13 @@ def write_chunks(
             merge(words_ptr + (byte >> 2), here + 8 * k, octet, raw)
 
 
-@triton.jit(do_not_specialize=["seed"])
-def read_chunks(
-    data_ptr, codes_ptr, sums_ptr, places_ptr, levels_ptr, raw_ptr, kept_ptr, grid_ptr,
-    context_ptr, info_ptr, out_ptr, bits_ptr, seed, n, inner, channels, size,
-    SIDES: tl.constexpr, LARGE: tl.constexpr, LONG: tl.constexpr,
+@triton.jit
+def values_of(
+    codes_ptr, sums_ptr, places_ptr, grid_ptr, context_ptr, info_ptr, seed, base, local, inside,
+    level, inner, channels,
+    KIND: tl.constexpr, SIDES: tl.constexpr, LARGE: tl.constexpr, LONG: tl.constexpr,
 ):  # fmt: skip
-    """Values from symbols and escaped codes. bits_ptr: the output as integers."""
-    KIND: tl.constexpr = out_ptr.dtype.element_ty
-    ITEM: tl.constexpr = KIND.primitive_bitwidth // 8
-    chunk = tl.program_id(0).to(tl.int64)
-    base = chunk * 4096
-    local = tl.arange(0, 4096)
-    inside = local < n - base
+    """Elements of a chunk from symbols and escaped codes."""
     channel = channel_of(base, local, inner, channels, LARGE)
     bound = tl.load(grid_ptr + channel)
     v = dither(load_seed(seed), base, local, bound.dtype, LONG)
@@ -233,10 +257,27 @@ def read_chunks(
     else:
         folded = tl.where((code & 1) == 1, (code >> 1) + 1, -(code >> 1))
         r = tl.where(v < 0, -folded, folded)
-    level = tl.load(levels_ptr + chunk).to(tl.int32)
     step = (bound * 2) * scale_of(level).to(bound.dtype)
     x = decoded(r.to(bound.dtype), v, step, above, origin, least, KIND, SIDES)
-    y = bf16_bits(x) if KIND == tl.int16 else x.to(KIND)
+    return bf16_bits(x) if KIND == tl.int16 else x.to(KIND)
+
+
+@triton.jit(do_not_specialize=["seed"])
+def read_chunks(
+    data_ptr, codes_ptr, sums_ptr, places_ptr, levels_ptr, raw_ptr, kept_ptr, grid_ptr,
+    context_ptr, info_ptr, out_ptr, bits_ptr, seed, n, inner, channels, size,
+    SIDES: tl.constexpr, LARGE: tl.constexpr, LONG: tl.constexpr,
+):  # fmt: skip
+    """A chunk a program. bits_ptr: the output as integers."""
+    KIND: tl.constexpr = out_ptr.dtype.element_ty
+    ITEM: tl.constexpr = KIND.primitive_bitwidth // 8
+    chunk = tl.program_id(0).to(tl.int64)
+    base = chunk * 4096
+    local = tl.arange(0, 4096)
+    inside = local < n - base
+    level = tl.load(levels_ptr + chunk).to(tl.int32)
+    y = values_of(codes_ptr, sums_ptr, places_ptr, grid_ptr, context_ptr, info_ptr, seed, base,
+                  local, inside, level, inner, channels, KIND, SIDES, LARGE, LONG)  # fmt: skip
     block = chunk * 64 + local // 64
     raw = tl.load(raw_ptr + block, mask=inside, other=0) != 0
     tl.store(out_ptr + base + local, y, mask=inside & ~raw)

@@ -58,15 +58,12 @@ def encode_chains(
 
 
 @triton.jit
-def decode_chains(
-    data_ptr, begins_ptr, ends_ptr, sums_ptr, counts_ptr, info_ptr, frequency_ptr, start_ptr,
-    symbol_ptr, damaged_ptr, spans, contexts, CHAIN: tl.constexpr,
+def decode_chain(
+    chain, at, end, data_ptr, sums_ptr, counts_ptr, info_ptr, frequency_ptr, start_ptr, symbol_ptr,
+    spans, contexts, CHAIN: tl.constexpr,
 ):  # fmt: skip
-    """damaged_ptr becomes 1 for bytes that no encoder writes."""
+    """Symbols of a chain from the bytes from `at` on; above 0 for bytes that no encoder writes."""
     lane = tl.arange(0, 32)
-    chain = tl.program_id(0).to(tl.int64)
-    at = tl.load(begins_ptr + chain)
-    end = tl.load(ends_ptr + chain)
     x = (lane * 0).to(tl.uint32)
     for b in tl.static_range(4):
         place = at + lane * 4 + b
@@ -97,22 +94,34 @@ def decode_chains(
                 tl.store(sums_ptr + span * ROOM + here + i, s, mask=there)
                 at += tl.sum(one) * 2
     wrong += (at != end).to(tl.int32) + tl.sum((x != LOWEST).to(tl.int32))
+    return wrong
+
+
+@triton.jit
+def decode_chains(
+    data_ptr, begins_ptr, ends_ptr, sums_ptr, counts_ptr, info_ptr, frequency_ptr, start_ptr,
+    symbol_ptr, damaged_ptr, spans, contexts, CHAIN: tl.constexpr,
+):  # fmt: skip
+    """damaged_ptr becomes 1 for bytes that no encoder writes."""
+    chain = tl.program_id(0).to(tl.int64)
+    at = tl.load(begins_ptr + chain)
+    wrong = decode_chain(chain, at, tl.load(ends_ptr + chain), data_ptr, sums_ptr, counts_ptr,
+                         info_ptr, frequency_ptr, start_ptr, symbol_ptr, spans, contexts,
+                         CHAIN)  # fmt: skip
     if wrong > 0:
         tl.store(damaged_ptr, 1)
 
 
 @triton.jit
-def read_escaped(
-    data_ptr, begins_ptr, ends_ptr, sums_ptr, places_ptr, codes_ptr, list_ptr, damaged_ptr, n,
-    spans, CHAIN: tl.constexpr, SIZE: tl.constexpr,
+def read_escaped_of(
+    chain, begin, end, data_ptr, sums_ptr, places_ptr, codes_ptr, list_ptr, n, spans,
+    CHAIN: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """Codes among the extra bits, which begin and end at these bytes. list_ptr: room for SIZE
-    numbers (int32) of each chain."""
-    local = tl.arange(0, SIZE)
-    chain = tl.program_id(0).to(tl.int64)
-    at = tl.load(begins_ptr + chain) * 8
-    end = tl.load(ends_ptr + chain)
+    """Codes of a chain among the extra bits between these bytes. list_ptr: room for SIZE numbers
+    (int32) of each chain."""
     mine = list_ptr + chain * SIZE
+    local = tl.arange(0, SIZE)
+    at = begin * 8
     wrong = tl.full([], 0, tl.int32)
     last = tl.minimum(spans - chain * CHAIN, CHAIN).to(tl.int32)
     for of in range(last):
@@ -138,5 +147,17 @@ def read_escaped(
             tl.debug_barrier()  # and replaced by those of the next tile
         at = (at + 7) // 8 * 8
     wrong += (at != end * 8).to(tl.int32)
+    return wrong
+
+
+@triton.jit
+def read_escaped(
+    data_ptr, begins_ptr, ends_ptr, sums_ptr, places_ptr, codes_ptr, list_ptr, damaged_ptr, n,
+    spans, CHAIN: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    chain = tl.program_id(0).to(tl.int64)
+    begin = tl.load(begins_ptr + chain)
+    wrong = read_escaped_of(chain, begin, tl.load(ends_ptr + chain), data_ptr, sums_ptr, places_ptr,
+                            codes_ptr, list_ptr, n, spans, CHAIN, SIZE)  # fmt: skip
     if wrong > 0:
         tl.store(damaged_ptr, 1)
