@@ -25,6 +25,10 @@ class GradientGraphs:
     def __bool__(self) -> bool:
         return bool(self._made)
 
+    def begin(self) -> None:
+        """A new pass: its nodes are others."""
+        self._known.clear()
+
     def made(self, numbers: range, differentiated: Iterable[Any]) -> None:
         """A backward from these nodes made the nodes with these numbers."""
         order = 1 + max((self.order(n) for n in differentiated if n is not None), default=0)

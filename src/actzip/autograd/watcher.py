@@ -95,6 +95,7 @@ class Watcher(TorchFunctionMode):
         # a default device of the user's is not for what a method learns
         with untransformed(), DisableTorchFunction():
             self.forward_pass = self._begin()
+        self._gradient_graphs.begin()
         self.forward_pass.gradient_graphs = self._gradient_graphs
         self._deferred = self.forward_pass.deferred
         self._pending = self.forward_pass.copies.pending
