@@ -33,5 +33,5 @@ def test_pictures_come_back_in_the_layout_of_inductors_convolutions(inductor: bo
         ours = gradients(torch.compile(model, backend=backend), x)  # type: ignore[arg-type]
     assert 0 < error(ours, exact) < 3e-4
     pictures = [stride for stride in strides if len(stride) == 4]
-    assert len(pictures) >= 4
+    assert len(pictures) >= 3
     assert all((stride[1] == 1) == inductor for stride in pictures)
