@@ -114,7 +114,7 @@ class Learning(Numbers):
         """Whether the method wants to look at the pass that it is told of next."""
         if not self._trains or planning.active:
             return False
-        return self._policy.wants(self._pass() + 1)
+        return self._policy.wants(self._pass() + 1, self._statistics)
 
     def _learn(self, step: int) -> bool:
         """Whether the method wants to look at this pass's backward."""

@@ -166,3 +166,24 @@ def test_what_was_learned_goes_on_after_a_resume() -> None:
         assert session.step == steps
         assert not session._looked
     assert all(torch.equal(ours[n], g) for n, g in expected.items())
+
+
+@pytest.mark.parametrize("how", ["wrapped", "in place"])
+def test_a_resumed_run_looks_when_the_one_that_was_not_interrupted_does(how: str) -> None:
+    """After any number of passes, also where the next one is looked at, or the last one was."""
+    as_begun = Small()
+    for passes in range(1, 10):
+        model = copy.deepcopy(as_begun)
+        call = _compiled(model, how)
+        with actzip.compress(model, actzip.ActNN(), min_bytes=0) as session:
+            for _ in range(passes):
+                gradients(call, X)
+            state, expected, looked = session.state_dict(), gradients(call, X), session._looked
+        torch._dynamo.reset()
+        model = copy.deepcopy(as_begun)
+        call = _compiled(model, how)
+        with actzip.compress(model, actzip.ActNN(), min_bytes=0) as session:
+            session.load_state_dict(state)
+            ours = gradients(call, X)
+            assert session._looked == looked, passes
+        assert all(torch.equal(ours[n], g) for n, g in expected.items()), passes

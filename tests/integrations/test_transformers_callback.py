@@ -105,25 +105,29 @@ def test_measuring_the_noise_does_not_change_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "options"),
+    ("method", "options", "compiled"),
     [
-        ("actnn", {"interval": 2}),
-        ("acgc", {}),
-        ("auto", {}),
-        ("comet", {"interval": 1, "scope": "all"}),
-        ("actnn", {"guard": True}),
+        ("actnn", {"interval": 2}, False),
+        ("acgc", {}, False),
+        ("auto", {}, False),
+        ("comet", {"interval": 1, "scope": "all"}, False),
+        ("actnn", {"guard": True}, False),
+        ("actnn", {}, True),
     ],
-    ids=["actnn", "acgc", "auto", "comet", "guarded"],
+    ids=["actnn", "acgc", "auto", "comet", "guarded", "compiled"],
 )
 def test_a_resumed_run_is_the_uninterrupted_one(
-    tmp_path: Path, method: str, options: dict[str, Any]
+    tmp_path: Path, method: str, options: dict[str, Any], compiled: bool
 ) -> None:
     def run(folder: Path, resume: Path | None = None) -> Any:
+        torch._dynamo.reset()
         made = trainer(
             folder,
             ActzipCallback(method, noise_every=0, **options),
             save_strategy="steps",
             save_steps=4,
+            torch_compile=compiled,
+            torch_compile_backend="aot_eager" if compiled else None,
         )
         made.train(resume_from_checkpoint=None if resume is None else str(resume))
         return made

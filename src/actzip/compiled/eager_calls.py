@@ -10,6 +10,7 @@ What decides must be outside of what is compiled. That is a hook on the module t
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -48,6 +49,20 @@ class EagerCalls:
             self._enclose(root)
             return True
         return False
+
+    @property
+    def looks(self) -> bool:
+        """Whether calls of a compiled model run uncompiled where that is wanted."""
+        return bool(self._handles) or self._in_place is not None
+
+    def find(self, root: nn.Module) -> None:
+        """Before a resumed run's first call, which is to be looked at if the next one was: what
+        `torch.compile` gave for the model holds it, and nothing else knows of it."""
+        if getattr(root, "_compiled_call_impl", None) is not None:
+            self._enclose(root)
+        for found in gc.get_objects():
+            if type(found).__name__ == "OptimizedModule" and inside(found) is root:
+                self.hook(found)
 
     def hook(self, wrapper: nn.Module) -> None:
         """Decide at each call of what `torch.compile(model)` gave."""

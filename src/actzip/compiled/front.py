@@ -94,11 +94,15 @@ class Front(ops.Hearer):
                 self.shared[row.name] = [*_WORDS(holder), holder.role.value]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"derived": sorted(self.derived), "shared": self.shared}
+        looks = self.calls.looks
+        return {"derived": sorted(self.derived), "shared": self.shared, "looks": looks}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.derived = set(state.get("derived", ()))
         self.shared = dict(state.get("shared", {}))
+        root = self._root()
+        if state.get("looks") and root is not None:
+            self.calls.find(root)
 
     # -- a graph is compiled ---------------------------------------------------------------
 

@@ -98,7 +98,7 @@ class _Policy(ErrorBounded):
         self._looking = is_look(step, self._method.interval)
         return self._looking
 
-    def wants(self, step: int) -> bool:
+    def wants(self, step: int, statistics: Statistics) -> bool:
         return is_look(step, self._method.interval)
 
     def reading(self, layer: str) -> Reading | None:

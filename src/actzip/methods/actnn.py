@@ -190,8 +190,8 @@ class _Adaptive(Policy):
         self._looking = by_index or self._asked is not None
         return self._looking
 
-    def wants(self, step: int) -> bool:
-        answered = self._asked is not None and self._statistics.newest >= self._asked
+    def wants(self, step: int, statistics: Statistics) -> bool:
+        answered = self._asked is not None and statistics.newest >= self._asked
         return self._is_look(step) or (self._asked is not None and not answered)
 
     def _is_look(self, step: int) -> bool:

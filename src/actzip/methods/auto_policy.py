@@ -121,7 +121,7 @@ class AutoPolicy(Policy):
         self._variance.begin(self._asked is not None)
         return self._watching
 
-    def wants(self, step: int) -> bool:
+    def wants(self, step: int, statistics: Statistics) -> bool:
         return step >= self._next
 
     def passed(self, raw: int, stored: int) -> None:

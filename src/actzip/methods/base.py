@@ -140,8 +140,8 @@ class Policy(ABC):
         """
         return False
 
-    def wants(self, step: int) -> bool:
-        """Whether `begin(step)` would ask for statistics, as far as that is known before.
+    def wants(self, step: int, statistics: Statistics) -> bool:
+        """Whether `begin(step, …)` would ask for statistics, as far as that is known before.
 
         A pass that is compiled cannot be looked at: where this says yes, the next pass runs
         uncompiled, and is the one that `begin` is told of.

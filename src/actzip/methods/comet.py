@@ -149,7 +149,7 @@ class _Policy(ErrorBounded):
         self._looking = step >= self._next
         return self._looking
 
-    def wants(self, step: int) -> bool:
+    def wants(self, step: int, statistics: Statistics) -> bool:
         # right after a look the pace is not known yet
         return step >= self._next and not self._looking
 

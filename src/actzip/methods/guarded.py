@@ -106,19 +106,21 @@ class _Policy(Policy):
         asked = self._inner.begin(step, statistics)
         self.wants_peak, self.derives = self._inner.wants_peak, self._inner.derives
         self._step = step
-        self._looking = asked or self._is_due(step)
+        self._looking = asked or self._is_due(step, statistics)
         if self._looking:
             self._next = step + max(gap(step, self._interval), min(_PASSES, self._interval))
         self._variances = {}
         return self._looking
 
-    def wants(self, step: int) -> bool:
-        return self._inner.wants(step) or self._is_due(step)
+    def wants(self, step: int, statistics: Statistics) -> bool:
+        return self._inner.wants(step, statistics) or self._is_due(step, statistics)
 
-    def _is_due(self, step: int) -> bool:
+    def _is_due(self, step: int, statistics: Statistics) -> bool:
         """Whether to look although the method does not, and will not before the look after it."""
         soon = range(step + gap(step, self._interval) - 1, step, -1)
-        return step >= self._next and not any(self._inner.wants(later) for later in soon)
+        return step >= self._next and not any(
+            self._inner.wants(later, statistics) for later in soon
+        )
 
     def metrics(self) -> dict[str, float]:
         return {**self._inner.metrics(), "guard_level": self._guard.level}
