@@ -104,6 +104,7 @@ def test_measuring_the_noise_does_not_change_the_run(tmp_path: Path) -> None:
     assert torch.equal(weights(runs[0]), weights(runs[1]))
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # Dynamo asks
 @pytest.mark.parametrize(
     ("method", "options", "compiled"),
     [
