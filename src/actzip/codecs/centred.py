@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from actzip.codecs.base import Codec
 from actzip.codecs.dithered import Dithered
-from actzip.codecs.each import mapped, mean
+from actzip.codecs.each import is_number, mapped, mean
 from actzip.codecs.payload import Allocate, Coded, Payload
 from actzip.codecs.registry import register
 
@@ -45,7 +44,7 @@ class Centred(Codec):
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
         numbers = isinstance(self.centre, tuple) and self.centre
-        if not numbers or not all(_is_number(c) for c in self.centre):
+        if not numbers or not all(is_number(c) for c in self.centre):
             raise ValueError(
                 f"Centred(centre=...) is a tuple with a finite number per channel, got "
                 f"{self.centre!r}; without centres use Dithered()"
@@ -143,7 +142,3 @@ class Centred(Codec):
         self._coder._decode(payload, self._plain(out))
         if out.numel():
             out += self._shift(out)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
