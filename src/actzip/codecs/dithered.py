@@ -17,7 +17,7 @@ from actzip.checks import are_finite
 from actzip.codecs.base import Codec
 from actzip.codecs.bounded import Bounded
 from actzip.codecs.dithered_rate import conditional_entropies, stored_bits
-from actzip.codecs.each import mapped, mean
+from actzip.codecs.each import every, mapped, mean
 from actzip.codecs.lengths import unless_known
 from actzip.codecs.payload import Allocate, Coded, Payload
 from actzip.codecs.registry import register
@@ -68,13 +68,13 @@ class Dithered(Codec):
         for name in ("error", "origin"):
             if isinstance(getattr(self, name), list):
                 object.__setattr__(self, name, tuple(getattr(self, name)))
-        errors = _each(self.error)
+        errors = every(self.error)
         if not errors or not are_finite(errors) or min(errors) <= 0:
             raise ValueError(
                 f"Dithered(error=...) is a finite number above 0, or a tuple of these, got "
                 f"{self.error!r}; to keep every bit use Keep()"
             )
-        if self.origin == () or (self.origin is not None and not are_finite(_each(self.origin))):
+        if self.origin == () or (self.origin is not None and not are_finite(every(self.origin))):
             raise ValueError(
                 f"Dithered(origin=...) is None, a finite number or a tuple of these, got "
                 f"{self.origin!r}"
@@ -94,8 +94,8 @@ class Dithered(Codec):
             given(self.table)  # says what is wrong with it
         if len(self._channels()) > 1:
             raise ValueError(
-                f"Dithered was given errors for {len(_each(self.error))} channels and origins for "
-                f"{len(_each(self.origin))}; both need one per channel, or one for all"
+                f"Dithered was given errors for {len(every(self.error))} channels and origins for "
+                f"{len(every(self.origin))}; both need one per channel, or one for all"
             )
 
     def _channels(self) -> set[int]:
@@ -156,14 +156,14 @@ class Dithered(Codec):
 
     def _at(self, value: Any, places: tuple[Tensor, ...], x: Tensor) -> Tensor:
         """The number that belongs to each of these elements."""
-        numbers = torch.tensor(_each(value), dtype=torch.float64, device=x.device)
+        numbers = torch.tensor(every(value), dtype=torch.float64, device=x.device)
         if not isinstance(value, tuple):
             return numbers.expand(places[0].shape if places else (1,))
         return numbers[places[self.channel_dim % x.dim()]]
 
     def _spread(self, value: Any, x: Tensor) -> Tensor:
         """The number that belongs to each element, in a shape that goes with x's."""
-        numbers = torch.tensor(_each(value), dtype=torch.float64, device=x.device)
+        numbers = torch.tensor(every(value), dtype=torch.float64, device=x.device)
         if not isinstance(value, tuple):
             return numbers[0]
         return numbers.view([-1 if d == self.channel_dim % x.dim() else 1 for d in range(x.dim())])
@@ -204,7 +204,7 @@ class Dithered(Codec):
         return {k: v for k, v in self.__dict__.items() if k not in left_out}
 
     def _new_layout(self, x: Tensor) -> DitheredLayout:
-        errors, origins = _each(self.error), _each(0.0 if self.origin is None else self.origin)
+        errors, origins = every(self.error), every(0.0 if self.origin is None else self.origin)
         if x.shape[1] == 1:  # expanded channels are stored once, with the strictest bound of them
             errors, origins = (min(errors),), origins[:1]
         count = max(len(errors), len(origins))
@@ -241,7 +241,7 @@ class Dithered(Codec):
     def _fits(self, x: Tensor) -> bool:
         """Whether a tensor as `_view` has it is one for this format. Values that are stored once
         for channels of several origins have a side for each of them."""
-        return x.numel() >= _SMALL and (x.shape[1] > 1 or len(set(_each(self.origin))) == 1)
+        return x.numel() >= _SMALL and (x.shape[1] > 1 or len(set(every(self.origin))) == 1)
 
     def _encode(self, x: Tensor, seed: int, allocate: Allocate) -> Coded:
         found = self._coded(x, seed, allocate)
@@ -260,7 +260,7 @@ class Dithered(Codec):
             return None
         flat, layout, kernel = x.view(-1), self._layout(x), kernels.of(x, "dithered")
         table = self._given
-        if table is not None:
+        if table is not None and kernels.backend_of(x.device, "dithered") == "triton":
             worst = 1 + worst_case(layout, table)
             write = functools.partial(kernel.encode_within, flat, layout, seed)
             later = unless_known(x, worst, lambda data: write(data, table, _CODED))
@@ -303,7 +303,3 @@ def rate(x: Tensor, steps: Sequence[float]) -> list[float]:
 def _as_bytes(x: Tensor) -> Tensor:
     """The bytes of a dense tensor; one of a single element may have any strides."""
     return x.as_strided((x.numel(),), (1,)).view(torch.uint8)
-
-
-def _each(value: Any) -> tuple[float, ...]:
-    return value if isinstance(value, tuple) else (value,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _N = TypeVar("_N", int, float)
 
@@ -16,3 +16,8 @@ def mapped(value: _N | tuple[_N, ...], change: Callable[[_N], _N]) -> _N | tuple
 
 def mean(value: float | tuple[float, ...]) -> float:
     return statistics.fmean(value) if isinstance(value, tuple) else float(value)
+
+
+def every(value: float | tuple[float, ...] | None) -> tuple[Any, ...]:
+    """The numbers that an option has: one for all, or one for each channel."""
+    return value if isinstance(value, tuple) else (value,)

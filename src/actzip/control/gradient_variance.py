@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle, unserializable_hook
 
+from actzip.kernels.transfers import Transfer
 from actzip.torch_private import not_compiled
 
 PASSES = 3
@@ -42,7 +43,7 @@ class GradientVariance:
         self._handles: list[RemovableHandle] = []
         # elements of gradients by the parameter's place, of the last passes, that which runs at the
         # end; None: nothing is kept of it
-        self._passes: list[Kept | None] = [None] * PASSES
+        self._passes: list[Kept | _Sent | None] = [None] * PASSES
 
     def of(self, parameters: Iterable[Tensor]) -> None:
         """These are the parameters; their places are the names they have here."""
@@ -62,6 +63,9 @@ class GradientVariance:
     def begin(self, watch: bool) -> None:
         """A pass begins, of whose backward something is to be kept or nothing."""
         self.stop()
+        last = self._passes[-1]
+        if isinstance(last, dict) and last:
+            self._passes[-1] = _Sent(last)
         self._passes = [*self._passes[1:], {} if watch else None]
         if watch:
             for i, ref in enumerate(self._parameters):
@@ -80,7 +84,7 @@ class GradientVariance:
     def _keep(self, place: int, grad: Tensor) -> None:
         """One backward gave this gradient; several of a pass add up."""
         now = self._passes[-1]
-        if now is None or not _has_memory(grad):
+        if not isinstance(now, dict) or not _has_memory(grad):
             return
         with torch.no_grad():
             some = _some(grad.detach())
@@ -90,7 +94,7 @@ class GradientVariance:
     def result(self) -> tuple[dict[int, float], float]:
         """Variance of each parameter's gradient, by place, and the mean ‖g‖² of all; ({}, 0) when
         the last passes do not tell."""
-        kept = [each or {} for each in self._passes]
+        kept = [_arrived(each) or {} for each in self._passes]
         found: dict[int, float] = {}
         size = 0.0
         for i in sorted(set.intersection(*(set(each) for each in kept))):
@@ -108,10 +112,36 @@ class GradientVariance:
     # -- state -----------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        return {"passes": [_copied(kept) for kept in self._passes]}
+        return {"passes": [_copied(_arrived(kept)) for kept in self._passes]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._passes = [_copied(kept) for kept in state["passes"]]
+
+
+class _Sent:
+    """Elements of a pass that is over, on their way to the host: one copy from each device."""
+
+    def __init__(self, kept: Kept) -> None:
+        self._sent: list[tuple[list[int], list[int], Transfer]] = []
+        for device in dict.fromkeys(t.device for t in kept.values()):
+            mine = {place: t for place, t in kept.items() if t.device == device}
+            sizes = [t.numel() for t in mine.values()]
+            self._sent.append(([*mine], sizes, Transfer(torch.cat([*mine.values()]))))
+
+    def arrived(self) -> Kept:
+        """Waits for what is not there yet."""
+        return {
+            place: t
+            for places, sizes, transfer in self._sent
+            for place, t in zip(places, transfer.tensor().split(sizes), strict=True)
+        }
+
+
+def _arrived(kept: Kept | _Sent | None) -> Kept | None:
+    """On the host; those of the pass that runs are brought over one by one."""
+    if isinstance(kept, _Sent):
+        return kept.arrived()
+    return None if kept is None else {i: t.cpu() for i, t in kept.items()}
 
 
 def _variance(g: list[Tensor]) -> float:
@@ -130,9 +160,9 @@ def _has_memory(grad: Tensor) -> bool:
 
 
 def _some(grad: Tensor) -> Tensor:
-    """Elements of a gradient, as float32 on the CPU; an odd stride meets all columns of a matrix"""
+    """Elements of a gradient, as float32; an odd stride meets all columns of a matrix"""
     every = grad.numel() // _SAMPLE | 1 if grad.numel() > _SAMPLE else 1
-    return grad.reshape(-1)[::every].float().cpu().clone()
+    return grad.reshape(-1)[::every].to(torch.float32, copy=True)
 
 
 def _copied(kept: Kept | None) -> Kept | None:

@@ -129,8 +129,10 @@ class Given:
         return bytes([self.chain]) + self.contexts.stored()
 
 
+@functools.lru_cache(maxsize=256)
 def given(stored: bytes) -> Given:
-    """What `Given.stored` wrote; DamagedError for other bytes."""
+    """What `Given.stored` wrote; DamagedError for other bytes. The same object for the same bytes:
+    with it go its tables on devices."""
     contexts, size = Contexts.load(
         torch.frombuffer(bytearray(stored[1:] or b"\0"), dtype=torch.uint8)
     )

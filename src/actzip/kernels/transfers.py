@@ -33,11 +33,15 @@ class Transfer:
         """Whether `read` would not wait."""
         return self._event is None or self._event.query()
 
-    def read(self) -> list[int]:
-        """The numbers; waits for them if they are not there yet."""
+    def tensor(self) -> Tensor:
+        """The copy; waits for it if it is not there yet."""
         if self._event is not None:
             self._event.synchronize()
-        return [int(n) for n in self._host.view(-1).tolist()]
+        return self._host
+
+    def read(self) -> list[int]:
+        """The numbers; waits for them if they are not there yet."""
+        return [int(n) for n in self.tensor().view(-1).tolist()]
 
 
 def is_capturing(device: torch.device) -> bool:

@@ -139,4 +139,4 @@ def values_from(
     given = (data, codes, parts.sums, parts.places, ends, layout.grid(), tables.context)
     target = (tables.info, launch.elements(out), out.view(INTS[out.element_size()]), seed_of(seed))
     launch.run(device.read_values, layout.chunks, *given, *target, *sizes(layout),
-               tables.stored.numel(), CHAIN=chain, warps=16, **options(layout))  # fmt: skip
+               tables.stored.numel(), CHAIN=chain, warps=8, **options(layout))  # fmt: skip

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from actzip.kernels.bounded_layout import BoundedLayout, strict_bounds
-from actzip.kernels.dithered_layout import DitheredLayout, sides
+from actzip.kernels.dithered_layout import DitheredLayout, sides, worst_case
 from actzip.kernels.dual_layout import DualLayout
 from actzip.kernels.entropy_table import Table
 from actzip.kernels.fixedpoint_layout import FixedPointLayout
@@ -205,6 +205,11 @@ def _dithered(module: Any, device: torch.device) -> list[Tensor]:
         out = torch.empty_like(x)
         module.decode(data, layout, _SEED, out)
         found += [data, out]
+        given, known = module.choose_for(x, layout, _SEED), torch.empty_like(x)
+        room = _bytes(1 + worst_case(layout, given), device)
+        size = int(module.encode_within(x * 1.5, layout, 5, room, given, 2))
+        module.decode(room[1:], layout, 5, known, given)
+        found += [room[:size], known]
     return found
 
 

@@ -264,7 +264,7 @@ def read_values(
     base = chunk * 4096
     local = tl.arange(0, 4096)
     inside = local < n - base
-    chunks, levels, maps, levels_at, maps_at, _ = head_of(data_ptr, stored, n)
+    _, levels, maps, levels_at, maps_at, _ = head_of(data_ptr, stored, n)
     level = tl.load(data_ptr + tl.where(levels > 0, levels_at + chunk, 1)).to(tl.int32)
     y = values_of(codes_ptr, sums_ptr, places_ptr, grid_ptr, context_ptr, info_ptr, seed, base,
                   local, inside, level, inner, channels, KIND, SIDES, LARGE, LONG)  # fmt: skip
@@ -275,14 +275,18 @@ def read_values(
         raw = ((octet >> (local // 64 % 8)) & 1 != 0) & inside
         # values of raw blocks are at the end of a chain: those from this chunk on
         chain = chunk // (16 * CHAIN)
-        i = (chain * (128 * CHAIN) + tl.arange(0, 128 * CHAIN))[:, None]
-        block = i * 8 + tl.arange(0, 8)[None, :]
-        held = (block >= chunk * 64) & (block * 64 < n)
-        bits = tl.load(data_ptr + maps_at + i, mask=i < 8 * chunks, other=0).to(tl.int32)
-        bits = (bits >> tl.arange(0, 8)[None, :]) & 1
-        length = tl.where(held & (bits != 0), tl.minimum(n - block * 64, 64), 0).to(tl.int64)
+        left = tl.minimum(n - chain * (CHAIN * SPAN), CHAIN * SPAN).to(tl.int32)
+        here = (chunk - chain * (16 * CHAIN)).to(tl.int32)
+        i = tl.arange(0, 128 * CHAIN)
+        there = (i >= 8 * here) & (i * 512 < left)
+        maps_of = data_ptr + maps_at + chain * (128 * CHAIN)
+        flags = tl.load(maps_of + i, mask=there, other=0).to(tl.int32)
+        count = i * 0
+        for b in tl.static_range(8):
+            length = tl.maximum(tl.minimum(left - (i * 8 + b) * 64, 64), 0)
+            count += ((flags >> b) & 1) * length
         end = tl.load(ends_ptr + chain)
-        kept = end - tl.sum(tl.sum(length, axis=1), axis=0) * ITEM
+        kept = end - tl.sum(count).to(tl.int64) * ITEM
         one = raw.to(tl.int32)
         place = kept + ((tl.cumsum(one, axis=0) - one) * ITEM).to(tl.int64)
         value = take_raw(data_ptr, place, end, raw, ITEM)
