@@ -17,6 +17,12 @@ repository=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 cd "$repository"
+# what an editable install has beside its sources
+library=$(ls .venv/lib/python3*/site-packages/actzip/kernels/libactzip.* 2>/dev/null | head -n 1)
+if [ -n "$library" ] && [ ! -e "src/actzip/kernels/$(basename "$library")" ]; then
+    cp "$library" src/actzip/kernels/
+    trap 'rm -f "src/actzip/kernels/$(basename "$library")"' EXIT
+fi
 parts=${PARTS:-$(cd tests && ls -d test_*.py */ | grep -v -e fuzz -e native -e __pycache__)}
 export PYTHONPATH="$repository/src" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 

@@ -17,6 +17,12 @@ folder=$(cd "$folder" && pwd)
 export PYTHONPATH="$repository/src" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 parts=${PARTS:-test_torch_private.py autograd faults methods codecs test_opinfo.py}
 cd "$repository"
+# what an editable install has beside its sources
+library=$(ls .venv/lib/python3*/site-packages/actzip/kernels/libactzip.* 2>/dev/null | head -n 1)
+if [ -n "$library" ] && [ ! -e "src/actzip/kernels/$(basename "$library")" ]; then
+    cp "$library" src/actzip/kernels/
+    trap 'rm -f "src/actzip/kernels/$(basename "$library")"' EXIT
+fi
 
 for version in "$@"; do
     python="$folder/$version/bin/python"
