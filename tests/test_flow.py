@@ -18,7 +18,7 @@ ALLOWED = {
     "accelerator": set(),
     "kernels": {"planning", "accelerator"},
     "codecs": {"kernels", "checks", "entry_points"},
-    "control": {"codecs", "planning", "torch_private"},
+    "control": {"codecs", "kernels", "planning", "torch_private"},
     "methods": {"control", "codecs", "checks", "entry_points", "memory", "planning"},
     "torch_private": set(),
     "memory": {"torch_private", "planning", "accelerator"},

@@ -54,6 +54,7 @@ def cases() -> list[tuple[Codec, Tensor]]:
         (Bounded(0.01, predict="lorenzo"), maps),
         (Bounded(0.05, entropy=True), long),
         (Dithered(0.4), long),
+        (Dithered(0.4).tabled(long), long.flip(0)),
         (FixedPoint(4), odd),
         (FixedPoint(5, skip_zeros=True), maps),
     ]

@@ -222,7 +222,7 @@ def read_from(
     given = (body, codes, parts.sums, parts.places, levels.contiguous(), raw, values, layout.grid())
     target = (launch.elements(out), out.view(INTS[out.element_size()]), seed_of(seed))
     launch.run(device.read_chunks, layout.chunks, *given, tables.context, tables.info, *target,
-               *sizes(layout), body.numel(), warps=16, **options(layout))  # fmt: skip
+               *sizes(layout), body.numel(), warps=8, **options(layout))  # fmt: skip
 
 
 __all__ = ["choose_for", "decode", "encode", "encode_within"]
