@@ -89,7 +89,8 @@ class Growth:
         """Resident peak for a batch size, in bytes; not below the truth where memory is affine.
 
         With one size known everything that the steps took counts as if it grew with the batch.
-        With two, the slope between them decides.
+        With more, the steepest slope from one of them to the largest: memory that was reclaimed
+        for a moment makes a peak too small.
         """
         if not self.peaks:
             return math.nan
@@ -99,8 +100,7 @@ class Growth:
             return self.peaks[batch]
         each = (self.peaks[last] - self.base) / last
         if len(known) > 1 and batch > last:
-            before = known[-2]
-            slope = (self.peaks[last] - self.peaks[before]) / (last - before)
+            slope = max((self.peaks[last] - self.peaks[b]) / (last - b) for b in known[:-1])
             each = min(each, max(slope, 0.0) * _MARGIN)
         if batch > last:
             return self.peaks[last] + each * (batch - last)
