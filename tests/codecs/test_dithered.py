@@ -288,3 +288,9 @@ def test_the_rate_is_that_of_codes_counted_one_by_one(factor: float) -> None:
         assert 0.95 * total < found < 1.1 * total + 0.3
     else:
         assert 0.98 * total < found < 1.04 * total + 0.01
+
+
+def test_the_rate_of_values_that_a_small_factor_would_make_infinite_is_finite() -> None:
+    x = torch.tensor([1.7e308, -1.7e308, float("inf"), float("nan"), 1.0, 2.0], dtype=torch.float64)
+    for codec in (Dithered(0.5), Dithered(0.5, origin=0.0)):
+        assert all(0 <= bits < 1100 for bits in codec.rate(x, (2.0**-5, 1.0, 2.0**5)))

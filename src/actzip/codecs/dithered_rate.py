@@ -16,6 +16,7 @@ _EDGES = np.array(
     (0, *(k / 256 for k in (1, 2, 3, 5, 7, 10, 14, 19, 25, 32, 40, 50, 64, 80, 100, 128)))
 )
 _CODES = 512  #: more are merged with their neighbours
+_LARGEST = 1e280  #: NaN, infinity and what a small factor would make infinite count as zeros
 
 
 def conditional_entropies(
@@ -27,7 +28,7 @@ def conditional_entropies(
     Where a code begins among sorted values tells how many there are of it: no value is rounded.
     """
     values = t.double().cpu().numpy()
-    values = np.where(np.isfinite(values), values, 0.0)
+    values = np.where(np.abs(values) < _LARGEST, values, 0.0)
     if not len(values):
         return [0.0] * len(factors)
     sides = [values]
